@@ -3,6 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database
 from db.core.rows import to_call
@@ -49,12 +50,7 @@ async def complete(
         process_job = row.job_id or lease.job.job_id
         await write.write_transcript(connection, lease, process_job, transcript, producers)
         notes = await write.write_findings(connection, lease, findings)
-        is_erased = await erasures.is_erased_member(connection, lease.workspace_id, call.user_id)
-        voiceprint = None if is_erased else voiceprint
-        await voiceprints.keep(connection, lease, call.user_id, voiceprint, voices)
-        await stage_results.drop_voices(connection, lease, call, transcript, producers)
-        if is_erased:
-            await stage_results.drop_voiceprints(connection, lease.call_pk)
+        await _keep_voice(connection, lease, call, transcript, voiceprint, voices, producers)
         await corrections.follow(connection, lease.call_pk, reindex=False)
         await jobs.finish(connection, lease)
         values = _completed(lease, [*warnings, *notes], analysis_warnings)
@@ -63,6 +59,23 @@ async def complete(
         await voiceprints.follow(connection, lease)
         await settle(connection, used)
     return None
+
+
+async def _keep_voice(
+    connection: AsyncConnection,
+    lease: Lease,
+    call: Call,
+    transcript: Transcript,
+    voiceprint: Voiceprint | None,
+    voices: VoicePolicy | None,
+    producers: Mapping[Stage, str],
+) -> None:
+    """Store the agent's voiceprint, unless the member was erased, and delete all other voices."""
+    is_erased = await erasures.is_erased_member(connection, lease.workspace_id, call.user_id)
+    await voiceprints.keep(connection, lease, call.user_id, None if is_erased else voiceprint, voices)
+    await stage_results.drop_voices(connection, lease, call, transcript, producers)
+    if is_erased:
+        await stage_results.drop_voiceprints(connection, lease.call_pk)
 
 
 def _metadata(call: Call) -> Call:

@@ -305,9 +305,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
     bodies = await _submissions(connection, row.id)
     submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
     call_findings = await _findings(connection, row, None if machine else edited) if has_transcript else ()
-    answers = edits.parse_answers(next((finding.value for finding in call_findings if finding.step == "questions"), {}))
-    answers = answers if machine else answers.with_overrides(edited.overrides)
-    reversions = reversion_warnings((at, body) for at, _, body, _ in bodies)
+    answers = _answers(call_findings, None if machine else edited)
     return CallRecord(
         call=replace(summary, user_id=row.sent_user_id) if machine else summary,
         job_id=row.job_id,
@@ -321,7 +319,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         tasks=await _tasks(connection, row.id, None if machine else edited) if has_transcript else (),
         contacts=await _contacts(connection, row.id, machine) if has_transcript or edited.contact_set else (),
         recordings=await _recordings(connection, row.job_id),
-        warnings=(*row.warnings, *row.analysis_warnings, *reversions),
+        warnings=(*row.warnings, *row.analysis_warnings, *reversion_warnings((at, body) for at, _, body, _ in bodies)),
         submissions=len(submitted),
         jobs=all_jobs,
         timeline=_timeline(row, submitted, all_jobs),
@@ -336,6 +334,11 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         content_expired=row.content_expired and not has_transcript,  # a run may have been promoted since
         legal_holds=tuple(row.legal_holds),
     )
+
+
+def _answers(call_findings: Sequence[Finding], edited: EditedCall | None) -> edits.WorkspaceAnswers:
+    answers = edits.parse_answers(next((finding.value for finding in call_findings if finding.step == "questions"), {}))
+    return answers if edited is None else answers.with_overrides(edited.overrides)
 
 
 async def _submissions(connection: AsyncConnection, call_pk: int) -> Sequence[Any]:

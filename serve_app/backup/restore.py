@@ -72,15 +72,7 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
     restored_before = not dump.is_empty(target.url)
     if restored_before and dump.marked(target.url) != backup.name and compare(backup, target.url, progress):
         raise dump.DatabaseNotEmpty("The database is not empty, and its content is not that of this backup.")
-    moved, unavailable, copied = 0, 0, list[str]()
-    files = listed_recordings(folder, backup)
-    if backup.recordings.how == "copied":
-        _check_room(backup, target.storage)
-        outcomes = recordings.put_all(files, folder.parent / manifest.RECORDINGS, target.storage, progress)
-        copied = [file.sha256 for file, outcome in zip(files, outcomes, strict=True) if outcome == CopyOutcome.COPIED]
-        unavailable = outcomes.count(CopyOutcome.MISSING) + outcomes.count(CopyOutcome.DAMAGED)
-    else:
-        unavailable = sum(1 for _ in in_storage(files, backup.recordings.storage, progress, quick=True))
+    copied, unavailable = _put_recordings(checked, target.storage, progress)
     _put_handed_in(folder / manifest.HANDED_IN, target.handed_in)
     if not restored_before:
         restore_database(folder, backup, target.url, progress)
@@ -90,16 +82,32 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
     progress.report("schema", 0, 0)
     migrate.migrate(target.url)
     dump.put_call_keys(target.url, call_keys.read(folder.parent))
-    if backup.recordings.how == "copied":
-        moved = dump.move_files(target.url, recordings.address(target.storage))
+    is_copied = backup.recordings.how == "copied"
+    moved = dump.move_files(target.url, recordings.address(target.storage)) if is_copied else 0
     replayed = _erase_again(target, copied, progress)
     dump.mark(target.url, None)
     without_key = dump.transcripts_without_key(target.url)
-    there = {manifest.fingerprint(key) for key in target.keys}
-    lacking = (
-        tuple(key for key in backup.secrets.keys if key not in there) if sum(backup.secrets.sealed.values()) else ()
-    )
-    return Restored(backup, progress.elapsed(), len(copied), moved, unavailable, without_key, lacking, replayed)
+    missing_keys = _missing_keys(backup, target.keys)
+    return Restored(backup, progress.elapsed(), len(copied), moved, unavailable, without_key, missing_keys, replayed)
+
+
+def _put_recordings(checked: CheckedBackup, storage: str, progress: BackupProgress) -> tuple[list[str], int]:
+    """Return the SHA-256 of the recordings that were copied into the storage, and the number of unavailable ones."""
+    folder, backup = checked.folder, checked.manifest
+    files = listed_recordings(folder, backup)
+    if backup.recordings.how != "copied":
+        return [], sum(1 for _ in in_storage(files, backup.recordings.storage, progress, quick=True))
+    _check_room(backup, storage)
+    outcomes = recordings.put_all(files, folder.parent / manifest.RECORDINGS, storage, progress)
+    copied = [file.sha256 for file, outcome in zip(files, outcomes, strict=True) if outcome == CopyOutcome.COPIED]
+    return copied, outcomes.count(CopyOutcome.MISSING) + outcomes.count(CopyOutcome.DAMAGED)
+
+
+def _missing_keys(backup: Manifest, keys: Sequence[str]) -> tuple[str, ...]:
+    if not sum(backup.secrets.sealed.values()):
+        return ()
+    fingerprints = {manifest.fingerprint(key) for key in keys}
+    return tuple(key for key in backup.secrets.keys if key not in fingerprints)
 
 
 def _require_entries(backup: Manifest, ledger: Chains) -> None:

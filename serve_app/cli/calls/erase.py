@@ -87,28 +87,32 @@ def erase(
 
     async def work(database: "Database") -> Result:
         home = (await lookup.workspace(database, workspace)).workspace_id
-        target = await _target(database, home, kind, value)
-        try:
-            target = await erasures.resolve(database, core.Reader(home), target)
-        except erasures.NoSuchTarget:
-            if dry_run or call is None:
-                raise CommandError(f"No {kind} {value}.", ID_HELP) from None
-            return await _erase_call(database, home, call)  # it may have been deleted before
-        matched = await erasures.matches(database, home, target)
-        if dry_run:
-            return Result({"matched": matched}, _lines("Would be deleted:", matched))
-        _confirm(f"{kind} {value}", matched, yes)
-        if call is not None:
-            return await _erase_call(database, home, call)
-        try:
-            erasure = await carry_out(database, home, target)
-        except legal_holds.OnHold as error:
-            raise CommandError(sentence(error), RELEASE) from None
-        on_hold = erasure.counts.get("held", 0)
-        notes = [f"A legal hold keeps {on_hold} calls."] if on_hold else []
-        return Result(erasure, _lines(f"Deleted {kind} {value}.", erasure.counts), warnings=notes)
+        return await _erase(database, home, kind, value, dry_run, yes)
 
     databases.run(work, writes=not dry_run).print(json_)
+
+
+async def _erase(database: "Database", home: UUID, kind: str, value: Any, dry_run: bool, yes: bool) -> Result:
+    target = await _target(database, home, kind, value)
+    try:
+        target = await erasures.resolve(database, core.Reader(home), target)
+    except erasures.NoSuchTarget:
+        if dry_run or kind != "call":
+            raise CommandError(f"No {kind} {value}.", ID_HELP) from None
+        return await _erase_call(database, home, value)  # it may have been deleted before
+    matched = await erasures.matches(database, home, target)
+    if dry_run:
+        return Result({"matched": matched}, _lines("Would be deleted:", matched))
+    _confirm(f"{kind} {value}", matched, yes)
+    if kind == "call":
+        return await _erase_call(database, home, value)
+    try:
+        erasure = await carry_out(database, home, target)
+    except legal_holds.OnHold as error:
+        raise CommandError(sentence(error), RELEASE) from None
+    on_hold = erasure.counts.get("held", 0)
+    notes = [f"A legal hold keeps {on_hold} calls."] if on_hold else []
+    return Result(erasure, _lines(f"Deleted {kind} {value}.", erasure.counts), warnings=notes)
 
 
 async def _target(database: "Database", home: UUID, kind: str, value: Any) -> "Target":

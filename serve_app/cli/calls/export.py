@@ -26,6 +26,8 @@ ContactOption = Annotated[str | None, typer.Option("--contact", metavar="NAME|ID
 MemberOption = Annotated[str | None, typer.Option("--member", metavar="NAME|ID", help="A member.")]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.zip", dir_okay=False, help="The archive.")]
 
+FREE_SPACE = "Free space there, or choose another --output."
+
 
 def export(
     output: Output,
@@ -65,12 +67,15 @@ def export(
     try:
         archived = databases.run(work, writes=True)
     except OSError as error:
-        problem = f"{output}: {error.strerror}. No archive was written."
-        raise CommandError(problem, "Free space there, or choose another --output.") from error
+        raise CommandError(f"{output}: {error.strerror}. No archive was written.", FREE_SPACE) from error
+    Result({"file": str(output), **fields(archived)}, _lines(output, archived)).print(json_)
+
+
+def _lines(output: Path, archived: "Archived") -> list[str]:
     lines = [f"{output}: {counted(archived.calls, 'call')}, {archived.size / 1e6:.1f} MB."]
     if archived.incomplete:
         lines.append(f"{counted(archived.incomplete, 'call')} without a stored recording: index.html says which.")
-    Result({"file": str(output), **fields(archived)}, lines).print(json_)
+    return lines
 
 
 async def _person(

@@ -12,9 +12,12 @@ from serve_app.cli.ui.output import Json, counted, duration, err
 from serve_app.cli.ui.resource import Group, Result
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from serve_app.backup.ledger_copies import Chains
     from serve_app.backup.manifest import Manifest
     from serve_app.backup.progress import BackupProgress
-    from serve_app.backup.restore import Restored
+    from serve_app.backup.restore import Restored, RestoreTarget
     from serve_app.backup.verify import Verified
     from serve_app.settings import Settings
 
@@ -134,17 +137,8 @@ def verify(
             chains = None
             notes.append(f"Erased calls were not counted. The ledger of erasures cannot be used: {error}")
         verified = verify_backup(backup.absolute(), keys, steps, quick, drill, unsigned, chains)
-    data = {
-        "backup": verified.manifest.name,
-        "whole": not verified.flaws,
-        "flaws": list(verified.flaws),
-        "recordings": verified.recordings,
-        "restored_seconds": verified.restored_seconds,
-        "compared_seconds": verified.compared_seconds,
-        "erased_calls": verified.erased_calls,
-    }
     notes += verified.flaws
-    Result(data, _verified_lines(verified), notes=notes, failed=bool(verified.flaws)).print(json_)
+    Result(_verified_data(verified), _verified_lines(verified), notes=notes, failed=bool(verified.flaws)).print(json_)
 
 
 @app.command("list")
@@ -233,8 +227,6 @@ def configured_keys(settings: "Settings") -> tuple[str, ...]:
 @contextmanager
 def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
     """Show a progress bar on stderr during the block, and turn errors of backups into `CommandError`."""
-    from rich import progress as rich_progress
-
     from db.records.ledger import BrokenLedger
     from db.server import dump, pg_tools
     from serve_app.backup.create import BackupUnderWay, NoRoomForBackup
@@ -243,17 +235,8 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
     from serve_app.backup.restore import NotRestored
 
     limit = parse_duration(within)
-    columns = (
-        rich_progress.SpinnerColumn(),
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(),
-        rich_progress.TaskProgressColumn(),
-        rich_progress.TimeElapsedColumn(),
-    )
-    console = err()
-    is_hidden = quiet or not console.is_terminal
     try:
-        with rich_progress.Progress(*columns, console=console, transient=True, disable=is_hidden) as bar:
+        with _progress_bar(quiet) as bar:
             task = bar.add_task("starting", total=None)
             yield BackupProgress(
                 limit.total_seconds(),
@@ -275,6 +258,15 @@ def backup_steps(within: str, quiet: bool) -> "Iterator[BackupProgress]":
         raise CommandError(str(error), "No partial result remains. --within sets the time limit.") from error
 
 
+def _progress_bar(quiet: bool) -> "Progress":
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), text, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    console = err()
+    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+
+
 def _created_lines(path: Path, manifest: "Manifest") -> list[str]:
     recordings, secrets = manifest.recordings, manifest.secrets
     lines = [
@@ -294,6 +286,18 @@ def _created_lines(path: Path, manifest: "Manifest") -> list[str]:
     elif sealed := _sealed(manifest):
         lines.append(f"It contains {sealed} without the keys that open them: {KEYS_ADVICE}.")
     return lines
+
+
+def _verified_data(verified: "Verified") -> dict[str, Any]:
+    return {
+        "backup": verified.manifest.name,
+        "whole": not verified.flaws,
+        "flaws": list(verified.flaws),
+        "recordings": verified.recordings,
+        "restored_seconds": verified.restored_seconds,
+        "compared_seconds": verified.compared_seconds,
+        "erased_calls": verified.erased_calls,
+    }
 
 
 def _verified_lines(verified: "Verified") -> list[str]:
@@ -355,7 +359,6 @@ def restore(
       switchboard restore /backups/2026-11-24T093000Z --into postgresql://owner@db/switchboard
     """
     from serve_app.backup.ledger_copies import LedgerCopies
-    from serve_app.backup.restore import RestoreTarget
     from serve_app.backup.restore import restore as restore_backup
     from serve_app.backup.verify import check
     from serve_app.settings import Settings
@@ -371,16 +374,22 @@ def restore(
         checked = check(backup.absolute(), keys, steps, unsigned)
         copies = LedgerCopies(ledger or settings.storage_url, keys)
         chains = None if without_ledger else copies.read(unsigned)
-        target = RestoreTarget(
-            url=settings.database_url or _embedded(settings),
-            storage=settings.storage_url,
-            handed_in=settings.handed_in,
-            policy=settings.voices(),
-            keys=_keys(checked.folder, settings),
-            ledger=chains,
-        )
-        done = restore_backup(checked, target, steps)
+        done = restore_backup(checked, _target(checked.folder, settings, chains), steps)
     Result(_as_json(done), *_restored(done, has_ledger=chains != {})).print(json_)
+
+
+def _target(backup: Path, settings: "Settings", ledger: "Chains | None") -> "RestoreTarget":
+    """Return the target of the settings; start its embedded PostgreSQL, and store the backup's key if it has none."""
+    from serve_app.backup.restore import RestoreTarget
+
+    return RestoreTarget(
+        url=settings.database_url or _embedded(settings),
+        storage=settings.storage_url,
+        handed_in=settings.handed_in,
+        policy=settings.voices(),
+        keys=_keys(backup, settings),
+        ledger=ledger,
+    )
 
 
 def _as_json(done: "Restored") -> dict[str, Any]:
@@ -424,28 +433,14 @@ def _restored(done: "Restored", has_ledger: bool) -> tuple[list[str], list[str]]
     """Return lines about a restored backup, and notes on what is missing."""
     from db.records.erase import counts_text
 
-    manifest, notes = done.manifest, []
+    manifest, notes = done.manifest, list[str]()
     lines = [
         f"Restored {manifest.name} in {duration(done.seconds)}: {counted(_calls(manifest), 'call')}, "
         f"{len(manifest.tables)} tables equal to the backup, {counted(done.recordings, 'recording')} copied."
     ]
     if manifest.recordings.how == "listed":
         lines.append(f"Recordings are read from {manifest.recordings.storage}, as before.")
-    if done.unavailable:
-        advice = (
-            "restore their earlier versions in the bucket"
-            if manifest.recordings.how == "listed"
-            else "they were not restored; copy them into the storage from another copy of the backup's recordings"
-        )
-        notes.append(
-            f"{counted(done.unavailable, 'recording')} of these are missing or changed: {advice}. "
-            "`switchboard backup verify BACKUP` lists them."
-        )
-    if done.without_key:
-        notes.append(
-            f"{counted(done.without_key, 'sealed transcript')} cannot be read, because the call has no key: "
-            "call-keys.tsv is missing next to the backup, or is of another time. Put it there and run this again."
-        )
+    notes += _missing_notes(done)
     if done.replayed is None:
         notes.append("The ledger of erasures was not used: calls that were erased after the backup are back.")
     elif done.replayed.entries:
@@ -456,11 +451,31 @@ def _restored(done: "Restored", has_ledger: bool) -> tuple[list[str], list[str]]
             "The storage has no ledger of erasures. If calls were erased after the backup, they are back: restore into "
             "another empty database with --ledger and the former storage."
         )
+    return lines, notes
+
+
+def _missing_notes(done: "Restored") -> "Iterator[str]":
+    """Yield a note for each kind of content that the restored database cannot show."""
+    manifest = done.manifest
+    if done.unavailable:
+        advice = (
+            "restore their earlier versions in the bucket"
+            if manifest.recordings.how == "listed"
+            else "they were not restored; copy them into the storage from another copy of the backup's recordings"
+        )
+        yield (
+            f"{counted(done.unavailable, 'recording')} of these are missing or changed: {advice}. "
+            "`switchboard backup verify BACKUP` lists them."
+        )
+    if done.without_key:
+        yield (
+            f"{counted(done.without_key, 'sealed transcript')} cannot be read, because the call has no key: "
+            "call-keys.tsv is missing next to the backup, or is of another time. Put it there and run this again."
+        )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in manifest.secrets.sealed.items() if count)
-        notes.append(
+        yield (
             f"The backup contains sealed secrets ({sealed}), but these of its keys are not set: "
             f"{', '.join(done.missing_keys)} (fingerprints). Add them to SWITCHBOARD_SECRETS_KEYS, or copy "
             "secrets.key of the former data folder into this one."
         )
-    return lines, notes

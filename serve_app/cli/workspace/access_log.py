@@ -1,6 +1,7 @@
 from dataclasses import fields as fields_of
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
 import typer
 
@@ -54,24 +55,13 @@ def export(
 
       switchboard access-log export --since 90d > access-log.ndjson
     """
-    from serve_app.api.export_rows import csv_lines, csv_table
     from serve_app.http.camel_json import to_json
 
     async def work(database: "Database") -> "Verified":
         home = (await lookup.workspace(database, workspace)).workspace_id
         filter_ = access_log.ReadFilter(since=await moment_of(database, since), until=await moment_of(database, until))
-        names = [field.name for field in fields_of(access_log.Read)]
-        if format_ is LogFormat.CSV:
-            print(csv_table(names, ()).decode(), end="")
-        cursor: str | None = None
-        while True:
-            page = await access_log.list_all(database, home, home, filter_, cursor, PAGE)
-            if format_ is LogFormat.CSV:
-                print(csv_lines([getattr(row, name) for name in names] for row in page.items).decode(), end="")
-            else:
-                print("".join(f"{to_json(row).decode()}\n" for row in page.items), end="")
-            if (cursor := page.next) is None:
-                return await access_chain.verify(database, home, home)
+        await _print_rows(database, home, filter_, format_)
+        return await access_chain.verify(database, home, home)
 
     verified = databases.run(work)
     if format_ is LogFormat.NDJSON:
@@ -79,6 +69,24 @@ def export(
     err().print(_sentence(verified), markup=False, style="" if verified.problem is None else "yellow")
     if verified.problem is not None:
         raise typer.Exit(FAILED)
+
+
+async def _print_rows(database: "Database", home: UUID, filter_: "access_log.ReadFilter", format_: LogFormat) -> None:
+    from serve_app.api.export_rows import csv_lines, csv_table
+    from serve_app.http.camel_json import to_json
+
+    names = [field.name for field in fields_of(access_log.Read)]
+    if format_ is LogFormat.CSV:
+        print(csv_table(names, ()).decode(), end="")
+    cursor: str | None = None
+    while True:
+        page = await access_log.list_all(database, home, home, filter_, cursor, PAGE)
+        if format_ is LogFormat.CSV:
+            print(csv_lines([getattr(row, name) for name in names] for row in page.items).decode(), end="")
+        else:
+            print("".join(f"{to_json(row).decode()}\n" for row in page.items), end="")
+        if (cursor := page.next) is None:
+            return
 
 
 @app.reads()
