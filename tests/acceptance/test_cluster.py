@@ -223,7 +223,7 @@ def test_a_machine_without_the_gpu_that_its_type_promises_joins_no_cluster(clust
     resources = {PROMISED: json.dumps({"CPU": 8, "GPU": 1})}
     done = cluster.machines["cpu"].shell("bash ~/switchboard/serve_app/deploy/start.sh worker", **resources)
     assert done.returncode == 1
-    assert "1 GPU promised, 0 here" in done.stdout
+    assert "1 GPU promised, 0 usable" in done.stdout
 
 
 def test_replicas_that_want_a_gpu_are_on_the_machine_that_has_one(deployed: Cluster) -> None:
