@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import multiprocessing
-import os
 import resource
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from pipeline.fetch.handed_in import NoRoom, hand_in, make_private, take
 from pipeline.fetch.storage import flaw_of
 from serve_app.cli.calls.submit import _submit, show
 from tests.integration.db.intake.test_submit_over_http import served
+from tests.small_disk import fill, small_disk
 from tests.unit.pipeline.fetch.test_fetch import AUDIO
 
 MB = 1 << 20
@@ -32,20 +31,9 @@ LIMIT = FetchOptions().max_bytes
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Mount a separate file system of 32 MB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a small disk")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(place)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
     monkeypatch.setattr(handed_in, "ROOM_BYTES", ROOM)
-    try:
+    with small_disk(tmp_path / "disk", DISK) as place:
         yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.fixture
@@ -53,12 +41,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "call.wav"
     path.write_bytes((AUDIO * (FILE // len(AUDIO) + 1))[:FILE])
     return path
-
-
-def fill(disk: Path, leave: int) -> Path:
-    filler = disk / "filler"
-    filler.write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - leave))
-    return filler
 
 
 def test_a_file_for_which_there_is_no_room_is_refused_in_words_and_nothing_of_it_stays(disk: Path, file: Path) -> None:
