@@ -77,8 +77,17 @@ class LedgerCopies:
         """Rename the folder of the copies, if it exists. Raises `StorageError`."""
         try:
             fs, folder = self._opened()
-            if fs.exists(folder):
-                fs.mv(folder, f"{folder}-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}", recursive=True)
+            fs.invalidate_cache()
+            target = f"{folder}-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
+            if isinstance(fs, LocalFileSystem):
+                if fs.exists(folder):
+                    Path(folder).rename(target)
+                return
+            files = list(fs.find(folder))  # in a bucket a folder is no object that could be renamed
+            for path in files:
+                fs.cp_file(path, target + path.removeprefix(folder))
+            if files:
+                fs.rm(files)
         except Exception as error:  # each object store has its own exceptions
             raise StorageError(f"The ledger could not be set aside ({type(error).__name__}).") from error
 
