@@ -1,0 +1,67 @@
+"""Words that announce a value: "card number", "three digits on the back", on any channel."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.redaction.lines import Line
+
+OTHER = "other"
+"""The cue of a number that is not personal: an order, an invoice, a tracking number."""
+KINDS = (
+    "card", "card_code", "card_expiry", "iban", "account", "national_id", "phone", "birth_date", "password", "email",
+    "spelled_name", "address", "person", OTHER,
+)  # fmt: skip
+"""Keys of the section `redaction` of a language pack that hold patterns of cues, by value of `EntityKind`."""
+MAX_SECONDS = 30.0  # from a cue to its value
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    kind: str
+    channel: int
+    first: int  # token
+    last: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cues:
+    """All cues of a call by their end."""
+
+    cues: Sequence[Cue]
+    ends: Sequence[float]
+
+    def before(self, channel: int, token: int, start: float) -> Iterator[Cue]:
+        """Yield the cues before a value, the latest first."""
+        at = bisect_right(self.ends, start + 0.5)
+        for cue in reversed(self.cues[:at]):
+            if start - cue.end > MAX_SECONDS:
+                return
+            if cue.channel != channel or cue.last < token:
+                yield cue
+
+    def after(self, channel: int, token: int, end: float, max_tokens: int = 5) -> Iterator[Cue]:
+        """Yield the cues that follow a value at once: "4 1 1 1 is my card number"."""
+        at = bisect_right(self.ends, end)
+        for cue in self.cues[at : at + 8]:
+            if cue.channel == channel and token < cue.first <= token + max_tokens:
+                yield cue
+
+
+def cues_of(lines: Sequence[Line]) -> Cues:
+    cues = sorted((cue for line in lines for cue in _of_line(line)), key=lambda cue: (cue.end, cue.first))
+    return Cues(cues, [cue.end for cue in cues])
+
+
+def _of_line(line: Line) -> Iterator[Cue]:
+    for language in dict.fromkeys(pack.language for pack in line.packs):
+        pack = next(pack for pack in line.packs if pack.language == language)
+        for kind in KINDS:
+            for pattern in pack.patterns("redaction", kind):
+                for match in pattern.finditer(line.text):
+                    first = line.token_at(match.start())
+                    last = max(first, line.token_at(match.end()) - 1)
+                    if first < len(line.words) and line.packs[first].language == language:
+                        yield Cue(kind, line.channel, first, last, line.words[first].start, line.words[last].end)
