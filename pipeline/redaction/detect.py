@@ -2,33 +2,45 @@
 
 import logging
 import traceback
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
-from pipeline.domain.redaction import Entity, Redaction, RedactionMode, RedactionPolicy, RedactionState
+from pipeline.domain.redaction import Entity, EntityKind, Redaction, RedactionMode, RedactionPolicy, RedactionState
 from pipeline.domain.speech import Recognized
 from pipeline.language.pack import pack
-from pipeline.redaction.cues import cues_of
-from pipeline.redaction.lines import lines
-from pipeline.redaction.numbers import values
-from pipeline.redaction.runs import rows_of
+from pipeline.redaction import answers, numbers, symbols, texts
+from pipeline.redaction.cues import Cues, cues_of
+from pipeline.redaction.lines import Line, lines
+from pipeline.redaction.numbers import LIKELY, POSSIBLE, Value
+from pipeline.redaction.runs import Reading, Row, rows_of
+
+MAX_REPEAT_SECONDS = 90.0  # after a code of three or four digits, in which the same digits are hidden
+MIN_REPEATED = 4  # digits of a longer value that are hidden anywhere in the call
 
 log = logging.getLogger(__name__)
+Names = Callable[[Recognized], Iterable[Entity]]
+"""An engine that finds names of persons, organizations and places in words."""
 
 
-def find_entities(recognized: Recognized, policy: RedactionPolicy, engine: Any = None) -> Redaction:
-    """Return what the policy hides in a call, or why redaction could not look."""
+def find_entities(recognized: Recognized, policy: RedactionPolicy, engine: Names | None = None) -> Redaction:
+    """Return what the policy hides in a call, or why redaction could not look. `engine` adds names to the rules'."""
     if policy.mode is RedactionMode.OFF:
         return Redaction(RedactionState.OFF)
     if reason := _unreadable(recognized):
         return Redaction(RedactionState.COULD_NOT_LOOK, reason=reason)
     try:
-        entities = tuple(sorted(_entities(recognized, policy), key=lambda entity: entity.pieces[0].start))
-    except Exception as error:  # a fault here must not show what it should have hidden
+        entities = [*_entities(recognized, policy), *(engine(recognized) if engine else ())]
+    except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]  # the message may quote the call
         log.error("Redaction failed: %s in %s:%s", type(error).__name__, place.filename, place.lineno)
         return Redaction(RedactionState.COULD_NOT_LOOK, reason=f"The detectors failed: {type(error).__name__}.")
-    return Redaction(RedactionState.FOUND if entities else RedactionState.NOTHING_FOUND, entities)
+    hidden = tuple(sorted((entity for entity in entities if entity.kind in policy.kinds or entity.pattern), key=_start))
+    return Redaction(RedactionState.FOUND if hidden else RedactionState.NOTHING_FOUND, hidden)
+
+
+def _start(entity: Entity) -> tuple[float, int, int]:
+    first = entity.pieces[0]
+    return first.start, first.text, first.first
 
 
 def _unreadable(recognized: Recognized) -> str:
@@ -36,17 +48,95 @@ def _unreadable(recognized: Recognized) -> str:
     spoken = [text for text in recognized.texts if text.words]
     if unknown := sorted({text.language for text in spoken if not pack(text.language).known}):
         return f"No language pack for {', '.join(unknown)}."
-    untimed = sum(word.end <= word.start for text in spoken for word in text.words)
+    untimed = sum(not word.end > word.start for text in spoken for word in text.words)
     words = sum(len(text.words) for text in spoken)
     return f"{untimed} of {words} words have no times." if untimed > words // 2 else ""
+
+
+@dataclass(slots=True)
+class _Channel:
+    """What is found in one line; a token belongs to one entity."""
+
+    line: Line
+    cues: Cues
+    policy: RedactionPolicy
+    breaks: list[float]
+    taken: set[int] = field(default_factory=set)
+    entities: list[Entity] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+
+    def add(self, kind: EntityKind, tokens: Iterable[int], confidence: float, pattern: str = "") -> bool:
+        free = [token for token in tokens if token not in self.taken]
+        if free:
+            self.taken.update(free)
+            self.entities.append(Entity(kind, self.line.pieces(free), confidence, pattern))
+        return bool(free)
+
+    def add_value(self, value: Value) -> None:
+        tokens = [token for row in value.rows for token in row.taken]
+        kind = value.kind
+        if kind not in self.policy.kinds and EntityKind.CARD in self.policy.kinds and numbers.is_card(value.digits):
+            kind = EntityKind.CARD
+        if self.add(kind, tokens, value.confidence):
+            self.values.append(value)
+
+    def rows(self, reading: Reading) -> Iterator[Row]:
+        for row in rows_of(self.line, self.breaks, reading):
+            if not any(token in self.taken for part in row.parts for token in range(part.first, part.end)):
+                yield row
 
 
 def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entity]:
     channels = lines(recognized)
     cues = cues_of(channels)
-    for line in channels:
-        breaks = [cue.end for cue in cues.cues if cue.channel != line.channel]
-        for value in values(rows_of(line, breaks), cues):
-            if value.kind in policy.kinds:
-                taken = [token for row in value.rows for token in row.taken]
-                yield Entity(value.kind, line.pieces(taken), value.confidence)
+    found = [_of_channel(line, cues, policy, len(channels) == 1) for line in channels]
+    values = [value for channel in found for value in channel.values if value.kind in policy.kinds]
+    for channel in found:
+        _repeat(channel, values)
+        yield from channel.entities
+
+
+def _of_channel(line: Line, cues: Cues, policy: RedactionPolicy, mixed: bool) -> _Channel:
+    breaks = [cue.end for cue in cues.cues if cue.channel != line.channel]
+    channel = _Channel(line, cues, policy, breaks)
+    if policy.patterns:
+        for reading in (Reading.SYMBOLS, Reading.DIGITS):
+            for pattern, row in symbols.of_patterns(channel.rows(reading), policy.patterns):
+                channel.add(EntityKind.CUSTOM, row.taken, LIKELY, pattern.name)
+    for tokens in texts.emails_of(line, cues):
+        channel.add(EntityKind.EMAIL, tokens, LIKELY)
+    for value in [*symbols.values(channel.rows(Reading.SYMBOLS), cues)]:
+        channel.add_value(value)
+    for value in [*numbers.dates(channel.rows(Reading.DATES), cues)]:
+        channel.add_value(value)
+    for tokens in texts.addresses_of(line, cues):
+        channel.add(EntityKind.ADDRESS, tokens, LIKELY)
+    for value in numbers.values(list(channel.rows(Reading.DIGITS)), cues):
+        channel.add_value(value)
+    for tokens in texts.spelled_of(line, cues):
+        channel.add(EntityKind.SPELLED_NAME, tokens, LIKELY)
+    for tokens in answers.passwords_of(line, cues, mixed):
+        channel.add(EntityKind.PASSWORD, tokens, POSSIBLE)
+    for tokens in answers.names_of(line, cues, mixed):
+        channel.add(EntityKind.PERSON, tokens, POSSIBLE)
+    for tokens in texts.health_of(line):
+        channel.add(EntityKind.HEALTH, tokens, POSSIBLE)
+    return channel
+
+
+def _repeat(channel: _Channel, values: list[Value]) -> None:
+    """Hide values that are said again: read back, or the last digits of a card."""
+    for row in list(channel.rows(Reading.DIGITS)):
+        if row.amount:
+            continue
+        for value in values:
+            if _is_repeated(row, value):
+                channel.add(value.kind, row.taken, LIKELY)
+                break
+
+
+def _is_repeated(row: Row, value: Value) -> bool:
+    digits = value.digits
+    if len(digits) <= MIN_REPEATED:
+        return row.text == digits and 0 <= row.start - value.end <= MAX_REPEAT_SECONDS
+    return len(row.text) >= MIN_REPEATED and not row.is_year and (row.text in digits or digits in row.text)

@@ -11,23 +11,27 @@ from pipeline.redaction.runs import MAX_PAUSE, Row
 MIN_CARD, MAX_CARD = 13, 19  # ISO/IEC 7812-1
 MIN_PHONE, MAX_PHONE = 7, 12  # of a number without a cue
 MAX_SECOND_TRY = 8.0  # seconds after a value in which its cue may have another one: "no, sorry, it's 4 7"
+MAX_TO_PASSWORD = 15.0  # seconds from its cue
 MAX_TOKENS_TO_YEAR = 3  # from a cue to four digits that look like a year
 SURE, LIKELY, POSSIBLE = 0.95, 0.8, 0.6
 _LENGTHS = {
     EntityKind.CARD: (4, 24),
     EntityKind.CARD_CODE: (3, 4),
-    EntityKind.CARD_EXPIRY: (3, 8),
     EntityKind.IBAN: (8, 34),
     EntityKind.ACCOUNT: (5, 34),
     EntityKind.NATIONAL_ID: (4, 16),
     EntityKind.PHONE: (6, 16),
-    EntityKind.BIRTH_DATE: (4, 8),
+    EntityKind.ADDRESS: (4, 8),
     EntityKind.PASSWORD: (3, 20),
 }
 """Digits, with corrections applied, that a cue of each kind may announce."""
 _WHOLE = {EntityKind.CARD: 13, EntityKind.IBAN: 15, EntityKind.NATIONAL_ID: 8, EntityKind.ACCOUNT: 8,
           EntityKind.PHONE: 9, EntityKind.CARD_CODE: 3, EntityKind.PASSWORD: 4}  # fmt: skip
 """Digits from which a value is complete: a shorter one goes on in the next row."""
+
+
+_DATES = {EntityKind.CARD_EXPIRY: (3, 8), EntityKind.BIRTH_DATE: (4, 10)}
+"""Digits of a date, with two for a month's name."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,20 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
         yield last
 
 
+def dates(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
+    """Yield the dates whose latest cue is a birth or the expiry of a card."""
+    for row in rows:
+        channel = row.line.channel
+        latest = next(cues.before(channel, row.first, row.start), None) or next(
+            cues.after(channel, row.last, row.end), None
+        )
+        kind = EntityKind(latest.kind) if latest and latest.kind in _DATES else None
+        if latest and kind and not row.amount:
+            least, most = _DATES[kind]
+            if any(least <= len(digits) <= most for digits in (row.raw, row.text)):
+                yield Value(kind, [row], LIKELY, latest)
+
+
 def _continues(value: Value, row: Row, cues: Cues) -> bool:
     """Return whether a row is the rest of a value that is not complete."""
     if row.start - value.end > MAX_PAUSE or len(value.digits) >= _WHOLE.get(value.kind, 0):
@@ -105,7 +123,14 @@ def _accepts(cue: Cue, row: Row, digits: str) -> bool:
     least, most = _LENGTHS[EntityKind(cue.kind)]
     if row.is_year and row.first - cue.last > MAX_TOKENS_TO_YEAR:
         return False
+    if cue.kind == EntityKind.PASSWORD and row.start - cue.end > MAX_TO_PASSWORD:
+        return False
     return least <= len(digits) <= most or (least <= len(row.raw) <= most and row.corrected)
+
+
+def is_card(digits: str) -> bool:
+    """Return whether digits have the length and the check digit of a payment card."""
+    return MIN_CARD <= len(digits) <= MAX_CARD and checks.luhn(digits)
 
 
 def _by_form(row: Row, digits: str) -> tuple[EntityKind | None, float]:

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cache
 
 from pipeline.language.pack import pack
@@ -18,6 +19,19 @@ MAX_READ = 64  # parts of a row that is read for corrections; a longer one is no
 _SIGNS = frozenset(",-()+/.…;–—\"'?!*#")
 _AMOUNT_SIGNS = frozenset("$€£%")
 _MIXED = re.compile(r"(?=\w*\d)(?=\w*[^\W\d_])[^\W_]{2,34}")  # "DE89", "AB123456C"
+
+
+_ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er|º|ª)")
+_COUNTRIES = frozenset("de fr es pt gb it nl at ch be ie lu pl br dk se no fi cz gr".split())
+"""The letters before the digits of an IBAN, where a recognizer writes them as a word."""
+
+
+class Reading(Enum):
+    """What the words are read as."""
+
+    DIGITS = auto()
+    SYMBOLS = auto()  # digits and letters
+    DATES = auto()  # digits, days and months
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +111,8 @@ def _correcting(language: str | None) -> frozenset[str]:
     return frozenset(word.split()[0] for word in words)
 
 
-def rows_of(line: Line, breaks: Sequence[float], letters: bool = False) -> Iterator[Row]:
-    """Yield rows of digits, or of digits and letters ("D E eight nine, three seven zero four").
+def rows_of(line: Line, breaks: Sequence[float], reading: Reading = Reading.DIGITS) -> Iterator[Row]:
+    """Yield rows of symbols.
 
     A row ends at other words, at an amount ("for 20 dollars"), and at a moment of `breaks`, in order of time, when the
     other party announces another value.
@@ -106,13 +120,13 @@ def rows_of(line: Line, breaks: Sequence[float], letters: bool = False) -> Itera
     parts: list[Part] = []
     between, doubled, corrected, at = 0, 0, False, 0
     while at < len(line.tokens):
-        symbols, length = _symbols_at(line, at, letters)
+        symbols, length = _symbols_at(line, at, reading)
         word, language = line.lower[at], line.packs[at]
         times = language.get("numbers", "repeat", {}).get(word, 0)
         late = bool(parts) and _is_cut(line.words[parts[-1].end - 1].end, line.words[at].start, breaks)
-        ends = (
-            bool(parts) and not symbols and not times and word not in _SIGNS and word not in _between(language.language)
-        )
+        interrupts = word in _SIGNS or word in _between(language.language)
+        interrupts |= reading is Reading.DATES and word in language.words("redaction", "in_dates")
+        ends = not symbols and not times and not interrupts
         if parts and (late or ends or between >= MAX_BETWEEN):
             yield from _closed(line, parts, corrected)
             parts, between, corrected = [], 0, False
@@ -135,16 +149,39 @@ def _is_cut(end: float, start: float, breaks: Sequence[float]) -> bool:
     return start - end > MAX_PAUSE or (at < len(breaks) and breaks[at] <= start)
 
 
-def _symbols_at(line: Line, at: int, letters: bool) -> tuple[str, int]:
+def _symbols_at(line: Line, at: int, reading: Reading) -> tuple[str, int]:
     spoken, length = number_at(line.tokens, at, line.packs[at])
     if spoken is not None:
         return spoken, length
-    if letters:
-        if _MIXED.fullmatch(line.lower[at]):
-            return line.lower[at], 1
-        letter, length = letter_at(line.tokens, at, line.packs[at])
-        if len(letter) == 1:
-            return letter, length
+    match reading:
+        case Reading.DATES:
+            return _date_part(line, at)
+        case Reading.SYMBOLS:
+            if _MIXED.fullmatch(line.lower[at]) and not _ORDINAL.fullmatch(line.lower[at]):
+                return line.lower[at], 1
+            if line.lower[at] in _COUNTRIES and at + 1 < len(line.tokens) and _starts_number(line, at + 1):
+                return line.lower[at], 1
+            letter, length = letter_at(line.tokens, at, line.packs[at])
+            return (letter, length) if len(letter) == 1 else ("", 1)
+    return "", 1
+
+
+def _starts_number(line: Line, at: int) -> bool:
+    return number_at(line.tokens, at, line.packs[at])[0] is not None
+
+
+def _date_part(line: Line, at: int) -> tuple[str, int]:
+    """Return a month or a day of a month as two digits."""
+    language, word = line.packs[at], line.lower[at]
+    if word in language.months:
+        return f"{language.months[word]:02d}", 1
+    if match := _ORDINAL.fullmatch(word):
+        return match[1].zfill(2), 1
+    for length in (3, 2, 1):
+        phrase = " ".join(part for part in line.lower[at : at + length] if part != "-")
+        day = language.ordinals.get(phrase) or language.ordinals.get(phrase.rstrip("nrs"))
+        if day:
+            return f"{day:02d}", min(length, len(line.lower) - at)
     return "", 1
 
 
