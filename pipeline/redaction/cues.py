@@ -42,11 +42,12 @@ class Cues:
             if cue.channel != channel or cue.last < token:
                 yield cue
 
-    def after(self, channel: int, token: int, end: float, max_tokens: int = 5) -> Iterator[Cue]:
-        """Yield the cues that follow a value at once: "4 1 1 1 is my card number"."""
-        at = bisect_right(self.ends, end)
+    def after(self, line: Line, token: int, max_tokens: int = 5) -> Iterator[Cue]:
+        """Yield the cues that follow a value in the same turn: "4 1 1 1 is my card number"."""
+        at = bisect_right(self.ends, line.words[token].end)
         for cue in self.cues[at : at + 8]:
-            if cue.channel == channel and token < cue.first <= token + max_tokens:
+            follows = cue.channel == line.channel and token < cue.first <= token + max_tokens
+            if follows and line.words[cue.first].text == line.words[token].text:
                 yield cue
 
 

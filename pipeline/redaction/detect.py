@@ -4,15 +4,17 @@ import logging
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from pipeline.domain.redaction import Entity, EntityKind, Redaction, RedactionMode, RedactionPolicy, RedactionState
 from pipeline.domain.speech import Recognized
 from pipeline.language.pack import pack
 from pipeline.redaction import answers, numbers, symbols, texts
-from pipeline.redaction.cues import Cues, cues_of
+from pipeline.redaction.cues import Cue, Cues, cues_of
 from pipeline.redaction.lines import Line, lines
 from pipeline.redaction.numbers import LIKELY, POSSIBLE, Value
-from pipeline.redaction.runs import Reading, Row, rows_of
+from pipeline.redaction.runs import Reading, Row, interruptions, rows_of
 
 MAX_REPEAT_SECONDS = 90.0  # after a code of three or four digits, in which the same digits are hidden
 MIN_REPEATED = 4  # digits of a longer value that are hidden anywhere in the call
@@ -66,61 +68,70 @@ class _Channel:
     values: list[Value] = field(default_factory=list)
 
     def add(self, kind: EntityKind, tokens: Iterable[int], confidence: float, pattern: str = "") -> bool:
+        tokens = list(tokens)
         free = [token for token in tokens if token not in self.taken]
-        if free:
+        if free and (len(free) == len(tokens) or not all(self._interrupts(token) for token in free)):
             self.taken.update(free)
             self.entities.append(Entity(kind, self.line.pieces(free), confidence, pattern))
-        return bool(free)
+            return True
+        return False
+
+    def _interrupts(self, token: int) -> bool:
+        word, language = self.line.lower[token], self.line.packs[token]
+        return not word.isalnum() or word in interruptions(language.language) | language.words("text", "stopwords")
+
+    def add_all(self, kind: EntityKind, found: Iterable[list[int]], confidence: float) -> None:
+        for tokens in list(found):
+            self.add(kind, tokens, confidence)
+
+    def add_values(self, values: Iterable[Value]) -> None:
+        for value in list(values):
+            self.add_value(value)
 
     def add_value(self, value: Value) -> None:
         tokens = [token for row in value.rows for token in row.taken]
         kind = value.kind
         if kind not in self.policy.kinds and EntityKind.CARD in self.policy.kinds and numbers.is_card(value.digits):
             kind = EntityKind.CARD
-        if self.add(kind, tokens, value.confidence):
+        if kind is EntityKind.ADDRESS:
+            tokens = [*texts.town_around(self.line, tokens[0], tokens[-1]), *tokens]
+        if self.add(kind, sorted(tokens), value.confidence):
             self.values.append(value)
 
     def rows(self, reading: Reading) -> Iterator[Row]:
+        """Yield rows without what belongs to another entity."""
         for row in rows_of(self.line, self.breaks, reading):
-            if not any(token in self.taken for part in row.parts for token in range(part.first, part.end)):
-                yield row
+            is_free = [self.taken.isdisjoint(range(part.first, part.end)) for part in row.parts]
+            for free, group in groupby(zip(is_free, row.parts, strict=True), key=itemgetter(0)):
+                if free:
+                    yield Row(self.line, tuple(part for _, part in group), row.corrected, row.amount)
 
 
 def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entity]:
     channels = lines(recognized)
     cues = cues_of(channels)
-    found = [_of_channel(line, cues, policy, len(channels) == 1) for line in channels]
+    stated = frozenset(cue for line in channels for cue in answers.stated_in(line, cues))
+    found = [_of_channel(line, cues, policy, stated) for line in channels]
     values = [value for channel in found for value in channel.values if value.kind in policy.kinds]
     for channel in found:
         _repeat(channel, values)
         yield from channel.entities
 
 
-def _of_channel(line: Line, cues: Cues, policy: RedactionPolicy, mixed: bool) -> _Channel:
-    breaks = [cue.end for cue in cues.cues if cue.channel != line.channel]
-    channel = _Channel(line, cues, policy, breaks)
-    if policy.patterns:
-        for reading in (Reading.SYMBOLS, Reading.DIGITS):
-            for pattern, row in symbols.of_patterns(channel.rows(reading), policy.patterns):
-                channel.add(EntityKind.CUSTOM, row.taken, LIKELY, pattern.name)
-    for tokens in texts.emails_of(line, cues):
-        channel.add(EntityKind.EMAIL, tokens, LIKELY)
-    for value in [*symbols.values(channel.rows(Reading.SYMBOLS), cues)]:
-        channel.add_value(value)
-    for value in [*numbers.dates(channel.rows(Reading.DATES), cues)]:
-        channel.add_value(value)
-    for tokens in texts.addresses_of(line, cues):
-        channel.add(EntityKind.ADDRESS, tokens, LIKELY)
-    for value in numbers.values(list(channel.rows(Reading.DIGITS)), cues):
-        channel.add_value(value)
-    for tokens in texts.spelled_of(line, cues):
-        channel.add(EntityKind.SPELLED_NAME, tokens, LIKELY)
-    for tokens in answers.passwords_of(line, cues, mixed):
-        channel.add(EntityKind.PASSWORD, tokens, POSSIBLE)
-    for tokens in answers.names_of(line, cues, mixed):
-        channel.add(EntityKind.PERSON, tokens, POSSIBLE)
-    for tokens in texts.health_of(line):
-        channel.add(EntityKind.HEALTH, tokens, POSSIBLE)
+def _of_channel(line: Line, cues: Cues, policy: RedactionPolicy, stated: frozenset[Cue]) -> _Channel:
+    channel = _Channel(line, cues, policy, [cue.end for cue in cues.cues if cue.channel != line.channel])
+    for reading in (Reading.SYMBOLS, Reading.DIGITS) if policy.patterns else ():
+        for pattern, row in symbols.of_patterns(channel.rows(reading), policy.patterns):
+            channel.add(EntityKind.CUSTOM, row.taken, LIKELY, pattern.name)
+    channel.add_all(EntityKind.EMAIL, texts.emails_of(line, cues), LIKELY)
+    channel.add_values(symbols.values(channel.rows(Reading.SYMBOLS), cues))
+    channel.add_values(numbers.dates(channel.rows(Reading.DATES), cues))
+    channel.add_all(EntityKind.ADDRESS, texts.addresses_of(line, cues), LIKELY)
+    channel.add_values(numbers.values(channel.rows(Reading.DIGITS), cues))
+    channel.add_all(EntityKind.SPELLED_NAME, texts.spelled_of(line, cues), LIKELY)
+    channel.add_all(EntityKind.PASSWORD, answers.passwords_of(line, cues, stated), POSSIBLE)
+    channel.add_all(EntityKind.PERSON, answers.names_of(line, cues, stated), POSSIBLE)
+    channel.add_all(EntityKind.HEALTH, texts.health_of(line), POSSIBLE)
     return channel
 
 

@@ -28,6 +28,7 @@ class Line:
     """What one channel says. `words[i]` is the word of token i; `packs[i]` its language."""
 
     channel: int
+    mixed: bool  # it has all parties
     text: str
     tokens: list[re.Match[str]]
     lower: list[str]
@@ -61,10 +62,10 @@ def lines(recognized: Recognized) -> list[Line]:
     for at, text in enumerate(recognized.texts):
         if text.words:
             by_channel[text.chunk.channel].append(at)
-    return [_line(recognized, channel, texts) for channel, texts in sorted(by_channel.items())]
+    return [_line(recognized, channel, len(by_channel) == 1, texts) for channel, texts in sorted(by_channel.items())]
 
 
-def _line(recognized: Recognized, channel: int, texts: list[int]) -> Line:
+def _line(recognized: Recognized, channel: int, mixed: bool, texts: list[int]) -> Line:
     written: list[str] = []
     places: list[WordPlace] = []
     ends: list[int] = []  # the character after each word
@@ -81,5 +82,12 @@ def _line(recognized: Recognized, channel: int, texts: list[int]) -> Line:
     words = [places[bisect_left(ends, token.start() + 1)] for token in tokens]
     packs = [pack(recognized.texts[word.text].language) for word in words]
     return Line(
-        channel, text, tokens, [token.group().lower() for token in tokens], words, packs, [t.start() for t in tokens]
+        channel,
+        mixed,
+        text,
+        tokens,
+        [token.group().lower() for token in tokens],
+        words,
+        packs,
+        [t.start() for t in tokens],
     )

@@ -11,7 +11,10 @@ from pipeline.redaction.runs import MAX_PAUSE, Row
 MIN_CARD, MAX_CARD = 13, 19  # ISO/IEC 7812-1
 MIN_PHONE, MAX_PHONE = 7, 12  # of a number without a cue
 MAX_SECOND_TRY = 8.0  # seconds after a value in which its cue may have another one: "no, sorry, it's 4 7"
+MAX_CUTS = 3  # groups at the end of a row that may be another number
+MAX_TO_OWN = 6.0  # seconds from a party's cue to its own value
 MAX_TO_PASSWORD = 15.0  # seconds from its cue
+MAX_SECOND_DATE = 2.0
 MAX_TOKENS_TO_YEAR = 3  # from a cue to four digits that look like a year
 SURE, LIKELY, POSSIBLE = 0.95, 0.8, 0.6
 _LENGTHS = {
@@ -62,12 +65,12 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
         if last and _continues(last, row, cues):
             last.rows.append(row)
         else:
-            kind, confidence, cue = classify(row, cues, answered)
+            part, kind, confidence, cue = _first_kind(row, cues, answered)
             if kind is None:
                 continue
             if last:
                 yield last
-            last = Value(kind, [row], confidence, cue)
+            last = Value(kind, [part], confidence, cue)
         if last.cue and len(last.digits) >= _WHOLE.get(last.kind, 0):
             answered[last.cue] = row.end
     if last:
@@ -76,16 +79,35 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
 
 def dates(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
     """Yield the dates whose latest cue is a birth or the expiry of a card."""
+    answered: dict[Cue, float] = {}
     for row in rows:
-        channel = row.line.channel
-        latest = next(cues.before(channel, row.first, row.start), None) or next(
-            cues.after(channel, row.last, row.end), None
+        cue = next(cues.before(row.line.channel, row.first, row.start), None) or next(
+            cues.after(row.line, row.last), None
         )
-        kind = EntityKind(latest.kind) if latest and latest.kind in _DATES else None
-        if latest and kind and not row.amount:
-            least, most = _DATES[kind]
-            if any(least <= len(digits) <= most for digits in (row.raw, row.text)):
-                yield Value(kind, [row], LIKELY, latest)
+        kind = EntityKind(cue.kind) if cue and cue.kind in _DATES else None
+        if not cue or not kind or row.amount or row.start - answered.get(cue, row.start) > MAX_SECOND_DATE:
+            continue
+        if _is_own_question(cue, row):
+            continue
+        least, most = _DATES[kind]
+        fitting = (part for part in heads(row) if any(least <= len(text) <= most for text in (part.raw, part.text)))
+        if date := next(fitting, None):
+            yield Value(kind, [date], LIKELY, cue)
+            if len(date.raw) >= least + 1:
+                answered[cue] = date.end
+
+
+def _is_own_question(cue: Cue, row: Row) -> bool:
+    """Return whether the party that announces a value says the row much later: it was another party's to answer."""
+    return cue.channel == row.line.channel and row.start - cue.end > MAX_TO_OWN and not row.line.mixed
+
+
+def heads(row: Row) -> Iterator[Row]:
+    """Yield the row, and the row without its last groups: on a mixed channel they may be the other party's."""
+    yield row
+    cuts = [at for at in range(len(row.parts) - 1, 0, -1) if row.parts[at].opens]
+    for cut in cuts[:MAX_CUTS]:
+        yield Row(row.line, row.parts[:cut], row.corrected, row.amount)
 
 
 def _continues(value: Value, row: Row, cues: Cues) -> bool:
@@ -98,6 +120,16 @@ def _continues(value: Value, row: Row, cues: Cues) -> bool:
     return not any(cue.kind != value.kind for cue in between)
 
 
+def _first_kind(
+    row: Row, cues: Cues, answered: Mapping[Cue, float]
+) -> tuple[Row, EntityKind | None, float, Cue | None]:
+    for part in heads(row):
+        kind, confidence, cue = classify(part, cues, answered)
+        if kind is not None:
+            return part, kind, confidence, cue
+    return row, None, 0.0, None
+
+
 def classify(row: Row, cues: Cues, answered: Mapping[Cue, float]) -> tuple[EntityKind | None, float, Cue | None]:
     """Return the kind of a row, how sure that is, and the cue that says so; None if it is nothing to hide.
 
@@ -108,7 +140,7 @@ def classify(row: Row, cues: Cues, answered: Mapping[Cue, float]) -> tuple[Entit
     if confidence >= SURE:
         return kind, confidence, None
     channel = row.line.channel
-    for cue in (*cues.before(channel, row.first, row.start), *cues.after(channel, row.last, row.end)):
+    for cue in (*cues.before(channel, row.first, row.start), *cues.after(row.line, row.last)):
         if cue.kind == OTHER:
             return None, 0.0, None
         if _accepts(cue, row, digits) and row.start - answered.get(cue, row.start) <= MAX_SECOND_TRY:
@@ -122,6 +154,8 @@ def _accepts(cue: Cue, row: Row, digits: str) -> bool:
         return False
     least, most = _LENGTHS[EntityKind(cue.kind)]
     if row.is_year and row.first - cue.last > MAX_TOKENS_TO_YEAR:
+        return False
+    if cue.kind in (EntityKind.PASSWORD, EntityKind.CARD_CODE) and _is_own_question(cue, row):
         return False
     if cue.kind == EntityKind.PASSWORD and row.start - cue.end > MAX_TO_PASSWORD:
         return False

@@ -22,7 +22,8 @@ _MIXED = re.compile(r"(?=\w*\d)(?=\w*[^\W\d_])[^\W_]{2,34}")  # "DE89", "AB12345
 
 
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er|º|ª)")
-_COUNTRIES = frozenset("de fr es pt gb it nl at ch be ie lu pl br dk se no fi cz gr".split())
+_IBAN_HEAD = re.compile(r"[a-z]{2}\d{2}")
+_COUNTRIES = frozenset({"de", "fr", "es", "pt", "gb", "it", "nl", "at", "ch", "be", "ie", "lu", "pl", "br", "dk", "se"})
 """The letters before the digits of an IBAN, where a recognizer writes them as a word."""
 
 
@@ -92,7 +93,7 @@ class Row:
 
 
 @cache
-def _between(language: str | None) -> frozenset[str]:
+def interruptions(language: str | None) -> frozenset[str]:
     """Return the single words that may interrupt a dictation."""
     words = pack(language)
     phrases = (
@@ -124,7 +125,7 @@ def rows_of(line: Line, breaks: Sequence[float], reading: Reading = Reading.DIGI
         word, language = line.lower[at], line.packs[at]
         times = language.get("numbers", "repeat", {}).get(word, 0)
         late = bool(parts) and _is_cut(line.words[parts[-1].end - 1].end, line.words[at].start, breaks)
-        interrupts = word in _SIGNS or word in _between(language.language)
+        interrupts = word in _SIGNS or word in interruptions(language.language)
         interrupts |= reading is Reading.DATES and word in language.words("redaction", "in_dates")
         ends = not symbols and not times and not interrupts
         if parts and (late or ends or between >= MAX_BETWEEN):
@@ -159,15 +160,23 @@ def _symbols_at(line: Line, at: int, reading: Reading) -> tuple[str, int]:
         case Reading.SYMBOLS:
             if _MIXED.fullmatch(line.lower[at]) and not _ORDINAL.fullmatch(line.lower[at]):
                 return line.lower[at], 1
-            if line.lower[at] in _COUNTRIES and at + 1 < len(line.tokens) and _starts_number(line, at + 1):
+            if _is_code(line, at):
                 return line.lower[at], 1
             letter, length = letter_at(line.tokens, at, line.packs[at])
             return (letter, length) if len(letter) == 1 else ("", 1)
     return "", 1
 
 
-def _starts_number(line: Line, at: int) -> bool:
-    return number_at(line.tokens, at, line.packs[at])[0] is not None
+def _is_code(line: Line, at: int) -> bool:
+    """Return whether letters that a recognizer writes as a word are part of a code: "DE 89", "GB49 NWBK", "AB 16"."""
+    word = line.lower[at]
+    if not word.isalpha() or len(word) not in (2, 4):
+        return False
+    if len(word) == 4:
+        return at > 0 and bool(_IBAN_HEAD.fullmatch(line.lower[at - 1]))
+    if at + 1 == len(line.tokens) or number_at(line.tokens, at + 1, line.packs[at + 1])[0] is None:
+        return False
+    return word in _COUNTRIES or word not in line.packs[at].words("text", "stopwords")
 
 
 def _date_part(line: Line, at: int) -> tuple[str, int]:

@@ -21,7 +21,8 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
             continue
         formed = next((part for part in _tails(row) if _by_form(part.raw)), None)
         if formed and (kind := _by_form(formed.raw)):
-            yield Value(kind, [formed], SURE, None)
+            last = Row(row.line, row.parts[row.parts.index(formed.parts[0]) :], row.corrected)  # with corrections
+            yield Value(kind, [last], SURE, None)
             continue
         cue = next(cues.before(row.line.channel, row.first, row.start), None)
         if cue is None or cue.kind not in _LENGTHS or _only_words(row, cue.kind):
@@ -34,12 +35,10 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
 
 def _only_words(row: Row, kind: str) -> bool:
     """Return whether its letters may be words before and after the digits ("es 20", "a 4111")."""
-    middle = [part.symbols for part in row.parts]
-    while middle and middle[0].isalpha():
-        middle.pop(0)
-    while middle and middle[-1].isalpha():
-        middle.pop()
-    return kind != EntityKind.IBAN and "".join(middle).isdigit() and row.raw[0].isalpha()
+    letters = [part.symbols.isalpha() for part in row.parts]
+    first, last = letters.index(False), letters[::-1].index(False)
+    inner = letters[first : len(letters) - last]
+    return kind != EntityKind.IBAN and not any(inner) and first + last <= 1
 
 
 def of_patterns(rows: Iterable[Row], patterns: Iterable[Pattern]) -> Iterator[tuple[Pattern, Row]]:

@@ -10,10 +10,11 @@ from pipeline.language.spoken.numbers import number_at
 from pipeline.language.spoken.spelling import letter_at, spelled_words
 from pipeline.redaction.cues import Cues
 from pipeline.redaction.lines import Line
-from pipeline.redaction.runs import MAX_PAUSE
+from pipeline.redaction.runs import MAX_PAUSE, interruptions
 
 MAX_LOCAL = 24  # tokens before the "at" of an address
 MAX_DOMAIN = 14  # tokens after it
+MAX_SKIPPED = 5  # words that interrupt an address
 MIN_SPELLED, MIN_UNASKED = 3, 4  # letters of a spelled word, with and without a cue
 MAX_STREET = 5  # tokens between a street's number and its kind
 MAX_PLACE = 10  # tokens of town and postal code after a street
@@ -38,8 +39,24 @@ def emails_of(line: Line, cues: Cues) -> Iterator[list[int]]:
         spans = [(line.token_at(begin), line.token_at(end)) for begin, end in places]
         spans = [span for span in spans if span[0] <= at < span[1]] or list(_by_cue(line, at, last, cues))
         for begin, end in spans:
+            whole = range(_whole_local(line, begin, done + 1), end)
             done = max(done, end - 1)
-            yield list(range(begin, end))
+            yield list(whole)
+
+
+def _whole_local(line: Line, begin: int, least: int) -> int:
+    """Return the first token of an address whose part before the "at" is interrupted: "tom dot, hang on, mitchell"."""
+    at, skipped = begin - 1, 0
+    while at >= least and skipped <= MAX_SKIPPED:
+        word, language = line.lower[at], line.packs[at]
+        joints = language.words("contact", "dot") | frozenset(language.get("contact", "symbols", {}))
+        if word in joints - {"."} and at > least:
+            begin, at, skipped = at - 1, at - 2, 0
+        elif word in interruptions(language.language) or word in ",.?":
+            at, skipped = at - 1, skipped + word.isalnum()
+        else:
+            break
+    return begin
 
 
 @cache
@@ -64,14 +81,15 @@ def _by_cue(line: Line, at: int, last: int, cues: Cues) -> Iterator[tuple[int, i
 
 def spelled_of(line: Line, cues: Cues) -> Iterator[list[int]]:
     """Yield the tokens of words that are spelled, also where listener signals interrupt them."""
-    for language in dict.fromkeys(pack.language for pack in line.packs):
+    for language in dict.fromkeys(each.language for each in line.packs):
         reader = pack(language)
         spans = [(line.token_at(word.first), line.token_at(word.last)) for word in spelled_words(line.text, reader)]
         spans = [span for span in spans if line.packs[span[0]].language == language]
         done = -1
         for first, end in spans:
             asked = any(
-                cue.kind in ("spelled_name", "email") for cue in cues.before(line.channel, first, line.words[first].start)
+                cue.kind in ("spelled_name", "email")
+                for cue in cues.before(line.channel, first, line.words[first].start)
             )
             if first <= done or _letters(line, first, end) < (MIN_SPELLED if asked else MIN_UNASKED):
                 continue
@@ -130,30 +148,45 @@ def _is_named(line: Line, at: int, span: tuple[int, int]) -> bool:
 
 def _number_before(line: Line, at: int) -> tuple[int, int] | None:
     """Return the first token of a number before a street's kind, and the last token of its name."""
-    best = None
+    best, names = None, 0
     for place in range(at - 1, max(-1, at - MAX_STREET - 8), -1):
-        number = number_at(line.tokens, place, line.packs[place])[0] is not None
-        if number:
+        if number_at(line.tokens, place, line.packs[place])[0] is not None:
             best = place
         elif best is not None and line.lower[place] not in "-,":
             break
-        elif best is None and at - place > MAX_STREET:
-            break
-    if best is None:
-        return None
+        elif best is None:
+            if at - place > MAX_STREET or line.lower[place] in line.packs[place].words("text", "stopwords"):
+                break
+            names += line.lower[place].isalpha()
     french = line.packs[at].language == "fr"
-    return best, min(len(line.tokens) - 1, at + 4) if french else at
+    if best is None or not (names or french):
+        return None
+    return best, _end_of_name(line, at) if french else at
+
+
+def _end_of_name(line: Line, at: int) -> int:
+    """Return the last token of a street's name after its kind: "rue de la Paix"."""
+    end = at
+    for place in range(at + 1, min(len(line.tokens), at + MAX_STREET)):
+        if not line.lower[place].isalpha() or line.words[place].text != line.words[at].text:
+            break
+        if line.lower[place] not in line.packs[place].words("text", "stopwords"):
+            return place
+        end = at
+    return end
 
 
 def _number_after(line: Line, at: int, ending: bool) -> tuple[int, int] | None:
     for place in range(at + 1, min(len(line.tokens), at + MAX_STREET + 3)):
         number, length = number_at(line.tokens, place, line.packs[place])
-        if number is not None:
-            last = place + length - 1
-            while last + 1 < len(line.tokens) and number_at(line.tokens, last + 1, line.packs[last + 1])[0] is not None:
-                last += 1
-            before = at - 1 if not ending and line.packs[at].language == "de" else at
-            return before, last
+        if number is None:
+            continue
+        last = place + length - 1
+        while last + 1 < len(line.tokens) and number_at(line.tokens, last + 1, line.packs[last + 1])[0] is not None:
+            last += 1
+        before = at - 1 if not ending and line.packs[at].language == "de" else at
+        named = ending or place > at + 1 or before < at
+        return (before, last) if named else None
     return None
 
 
@@ -161,22 +194,38 @@ def _place_after(line: Line, last: int, asked: bool) -> int:
     """Return the last token of town and postal code after a street, in the same turn."""
     if not asked:
         return last
-    end, at = last, last + 1
+    end, at, after_number = last, last + 1, True
     while at < min(len(line.tokens), last + MAX_PLACE + 1) and line.words[at].text == line.words[last].text:
         number, length = number_at(line.tokens, at, line.packs[at])
-        named = line.tokens[at].group()[:1].isupper() and line.lower[at - 1] not in ".?!"
-        if number is not None or named:
+        if number is not None or is_town(line, at, after_number):
             end = at + length - 1
+        after_number = number is not None or (after_number and not line.lower[at].isalnum())
         at += length
     return end
 
 
+def is_town(line: Line, at: int, after_number: bool) -> bool:
+    """Return whether a word may be a town: it has a capital inside a sentence, or follows a postal code."""
+    word = line.lower[at]
+    language = line.packs[at]
+    if not word.isalpha() or word in language.words("text", "stopwords") | interruptions(language.language):
+        return False
+    return after_number or (line.tokens[at].group()[:1].isupper() and line.lower[at - 1] not in ".?!")
+
+
+def town_around(line: Line, first: int, last: int) -> Iterator[int]:
+    """Yield the words next to a postal code that may be its town, in the same turn."""
+    for at in (first - 2, first - 1, last + 1, last + 2):
+        near = 0 <= at < len(line.tokens) and line.words[at].text == line.words[first].text
+        if near and is_town(line, at, after_number=True):
+            yield at
+
+
 def health_of(line: Line) -> Iterator[list[int]]:
     """Yield the tokens of conditions, treatments and medicines."""
-    for language in dict.fromkeys(pack.language for pack in line.packs):
+    for language in dict.fromkeys(each.language for each in line.packs):
         for pattern in pack(language).patterns("redaction", "health"):
             for match in pattern.finditer(line.text):
                 first, end = line.token_at(match.start()), line.token_at(match.end())
                 if first < len(line.packs) and line.packs[first].language == language:
                     yield list(range(first, max(end, first + 1)))
-
