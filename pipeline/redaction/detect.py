@@ -2,6 +2,7 @@
 
 import logging
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -12,11 +13,12 @@ from pipeline.domain.speech import Recognized
 from pipeline.language.pack import pack
 from pipeline.redaction import answers, numbers, symbols, texts
 from pipeline.redaction.cues import Cue, Cues, cues_of
-from pipeline.redaction.lines import Line, lines
+from pipeline.redaction.lines import Line, lines, main_language
 from pipeline.redaction.numbers import LIKELY, POSSIBLE, Value
 from pipeline.redaction.runs import Reading, Row, interruptions, rows_of
 
 MAX_REPEAT_SECONDS = 90.0  # after a code of three or four digits, in which the same digits are hidden
+MAX_FOREIGN_WORDS = 12  # of a call, in languages without a pack; they are read as the language of the call
 MIN_REPEATED = 4  # digits of a longer value that are hidden anywhere in the call
 
 log = logging.getLogger(__name__)
@@ -48,8 +50,9 @@ def _start(entity: Entity) -> tuple[float, int, int]:
 def _unreadable(recognized: Recognized) -> str:
     """Return why the words cannot be read; empty if they can."""
     spoken = [text for text in recognized.texts if text.words]
-    if unknown := sorted({text.language for text in spoken if not pack(text.language).known}):
-        return f"No language pack for {', '.join(unknown)}."
+    foreign = Counter(text.language for text in spoken for _ in text.words if not pack(text.language).known)
+    if foreign.total() > MAX_FOREIGN_WORDS or (foreign and not main_language(recognized)):
+        return f"No language pack for {', '.join(sorted(foreign))}."
     untimed = sum(not word.end > word.start for text in spoken for word in text.words)
     words = sum(len(text.words) for text in spoken)
     return f"{untimed} of {words} words have no times." if untimed > words // 2 else ""

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from pipeline.domain.redaction import EntityWords
@@ -56,6 +56,12 @@ class Line:
         return tuple(pieces)
 
 
+def main_language(recognized: Recognized) -> str | None:
+    """Return the language of most words, of those that have a pack."""
+    words = Counter(text.language for text in recognized.texts for _ in text.words if pack(text.language).known)
+    return max(words, key=lambda language: (words[language], language), default=None)
+
+
 def lines(recognized: Recognized) -> list[Line]:
     """Return one line per channel that says something."""
     by_channel: dict[int, list[int]] = defaultdict(list)
@@ -80,7 +86,9 @@ def _line(recognized: Recognized, channel: int, mixed: bool, texts: list[int]) -
     text = "".join(written)
     tokens = list(TOKEN.finditer(text))
     words = [places[bisect_left(ends, token.start() + 1)] for token in tokens]
-    packs = [pack(recognized.texts[word.text].language) for word in words]
+    main = main_language(recognized)
+    readers = [pack(text.language) if pack(text.language).known else pack(main) for text in recognized.texts]
+    packs = [readers[word.text] for word in words]
     return Line(
         channel,
         mixed,
