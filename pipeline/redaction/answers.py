@@ -8,6 +8,7 @@ from pipeline.redaction.runs import interruptions
 
 MAX_VALUE = 8  # tokens of a password or name
 MAX_NAME = 4
+MAX_TO_END = 6  # tokens between the cue of a question and its end
 MAX_REST = 4  # ... that complete a value in the next turn
 MAX_REST_SECONDS = 6.0
 MAX_ANSWER_SECONDS = 8.0  # from the end of a question to the answer's first word
@@ -55,7 +56,8 @@ def _value(line: Line, cue: Cue, limit: int, stated: frozenset[Cue]) -> Iterator
         at = _after_verb(line, cue) if cue.channel == line.channel else None
         yield from _taken(line, at, limit) if at is not None else ()
         return
-    start = _answer(line, cue) if line.mixed or line.channel != cue.channel else None
+    asks = cue.to_end <= MAX_TO_END and (line.mixed or line.channel != cue.channel)
+    start = _answer(line, cue) if asks else None
     if start is not None:
         yield from _taken(line, start, limit)
 

@@ -13,6 +13,7 @@ KINDS = (
     "spelled_name", "address", "person", OTHER,
 )  # fmt: skip
 """Keys of the section `redaction` of a language pack that hold patterns of cues, by value of `EntityKind`."""
+MAX_LOOK = 16  # tokens after a cue that are counted
 MAX_SECONDS = 30.0  # from a cue to its value
 
 
@@ -24,6 +25,7 @@ class Cue:
     last: int
     start: float
     end: float
+    to_end: int  # tokens from it to the end of its turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +67,10 @@ def _of_line(line: Line) -> Iterator[Cue]:
                     first = line.token_at(match.start())
                     last = max(first, line.token_at(match.end()) - 1)
                     if first < len(line.words) and line.packs[first].language == language:
-                        yield Cue(kind, line.channel, first, last, line.words[first].start, line.words[last].end)
+                        start, end = line.words[first].start, line.words[last].end
+                        yield Cue(kind, line.channel, first, last, start, end, _to_end(line, last))
+
+
+def _to_end(line: Line, at: int) -> int:
+    turn = line.words[at].text
+    return sum(line.words[token].text == turn for token in range(at + 1, min(at + MAX_LOOK, len(line.words))))

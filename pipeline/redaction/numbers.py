@@ -21,7 +21,7 @@ _LENGTHS = {
     EntityKind.CARD: (4, 24),
     EntityKind.CARD_CODE: (3, 4),
     EntityKind.IBAN: (8, 34),
-    EntityKind.ACCOUNT: (5, 34),
+    EntityKind.ACCOUNT: (4, 34),
     EntityKind.NATIONAL_ID: (4, 16),
     EntityKind.PHONE: (6, 16),
     EntityKind.ADDRESS: (4, 8),
