@@ -9,6 +9,8 @@ from pipeline.redaction.runs import interruptions
 MAX_VALUE = 8  # tokens of a password or name
 MAX_NAME = 4
 MAX_TO_END = 6  # tokens between the cue of a question and its end
+MAX_TO_NAME = 3
+MAX_SUBJECT = 4  # tokens before the verb of an answer
 MAX_REST = 4  # ... that complete a value in the next turn
 MAX_REST_SECONDS = 6.0
 MAX_ANSWER_SECONDS = 8.0  # from the end of a question to the answer's first word
@@ -26,9 +28,8 @@ def stated_in(line: Line, cues: Cues) -> Iterator[Cue]:
 
 def _is_own(line: Line, cue: Cue) -> bool:
     """Return whether the speaker means an own value ("my last name, I'll spell it"), and asks for none."""
-    before = [(line.lower[at], line.packs[at]) for at in range(max(0, cue.first - 3), cue.first + 1)]
-    asks = any(word in language.words("roles", "yours") for word, language in before)
-    return not asks and any(word in language.words("roles", "mine") for word, language in before)
+    before = range(max(0, cue.first - 1), cue.first + 1)
+    return any(line.lower[at] in line.packs[at].words("roles", "mine") for at in before)
 
 
 def passwords_of(line: Line, cues: Cues, stated: frozenset[Cue]) -> Iterator[list[int]]:
@@ -45,7 +46,7 @@ def names_of(line: Line, cues: Cues, stated: frozenset[Cue]) -> Iterator[list[in
     for cue in cues.cues:
         if cue.kind == "person" and cue.channel == line.channel:
             yield from _taken(line, cue.last + 1, MAX_NAME, strict=True)
-        elif cue.kind == "spelled_name" and (cue in stated or not line.mixed):
+        elif cue.kind == "spelled_name" and (cue in stated or (not line.mixed and cue.to_end <= MAX_TO_NAME)):
             for tokens in _value(line, cue, MAX_NAME, stated):
                 yield from _taken(line, tokens[0], MAX_NAME, strict=True)
 
@@ -131,6 +132,9 @@ def _taken(line: Line, first: int, limit: int, strict: bool = False) -> Iterator
             break
         if word in language.words("redaction", "no_value"):
             return
+        if word in language.words("redaction", "states") and len(tokens) < MAX_SUBJECT:
+            tokens, at = [], at + 1  # "the word is ..."
+            continue
         if strict and (word in language.words("text", "stopwords") or not word[:1].isalpha() or _is_no_name(line, at)):
             break
         tokens.append(at)

@@ -54,7 +54,13 @@ class Cues:
 
 
 def cues_of(lines: Sequence[Line]) -> Cues:
-    cues = sorted((cue for line in lines for cue in _of_line(line)), key=lambda cue: (cue.end, cue.first))
+    """Return the cues of all channels; one that announces nothing personal does not count inside another one."""
+    cues: list[Cue] = []
+    for line in lines:
+        spoken = list(_of_line(line))
+        inside = {token for cue in spoken if cue.kind != OTHER for token in range(cue.first, cue.last + 1)}
+        cues += [cue for cue in spoken if cue.kind != OTHER or cue.last not in inside]
+    cues.sort(key=lambda cue: (cue.end, cue.first, cue.kind == "card_code"))
     return Cues(cues, [cue.end for cue in cues])
 
 

@@ -15,6 +15,7 @@ MAX_CUTS = 3  # groups at the end of a row that may be another number
 MAX_TO_OWN = 6.0  # seconds from a party's cue to its own value
 MAX_TO_PASSWORD = 15.0  # seconds from its cue
 MAX_SECOND_DATE = 2.0
+MAX_SHORT = 20  # digits of a kind that two numbers can look like
 MAX_TOKENS_TO_YEAR = 3  # from a cue to four digits that look like a year
 SURE, LIKELY, POSSIBLE = 0.95, 0.8, 0.6
 _LENGTHS = {
@@ -153,13 +154,36 @@ def _accepts(cue: Cue, row: Row, digits: str) -> bool:
     if cue.kind not in _LENGTHS:
         return False
     least, most = _LENGTHS[EntityKind(cue.kind)]
-    if row.is_year and row.first - cue.last > MAX_TOKENS_TO_YEAR:
+    if row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR:
+        return False
+    if most <= MAX_SHORT and _is_pair(row):
         return False
     if cue.kind in (EntityKind.PASSWORD, EntityKind.CARD_CODE) and _is_own_question(cue, row):
         return False
     if cue.kind == EntityKind.PASSWORD and row.start - cue.end > MAX_TO_PASSWORD:
         return False
-    return least <= len(digits) <= most or (least <= len(row.raw) <= most and row.corrected)
+    return least <= len(digits) <= most or (row.corrected and least <= len(row.raw) <= 2 * most)
+
+
+def _words_before(row: Row, cue: Cue) -> int:
+    """Return the tokens between a cue, or the beginning of the turn that answers it, and a row."""
+    if cue.channel == row.line.channel and row.line.words[cue.last].text == row.line.words[row.first].text:
+        return row.first - cue.last
+    first = row.first
+    while (
+        first > 0
+        and row.first - first <= MAX_TOKENS_TO_YEAR
+        and row.line.words[first - 1].text == row.line.words[row.first].text
+    ):
+        first -= 1
+    return row.first - first + 1
+
+
+def _is_pair(row: Row) -> bool:
+    """Return whether a row is two numbers: "between 8 and 12"."""
+    return (
+        len(row.parts) == 2 and row.parts[1].first - row.parts[0].end == 1 and row.parts[1].opens and not row.corrected
+    )
 
 
 def is_card(digits: str) -> bool:

@@ -21,6 +21,7 @@ _AMOUNT_SIGNS = frozenset("$€£%")
 _MIXED = re.compile(r"(?=\w*\d)(?=\w*[^\W\d_])[^\W_]{2,34}")  # "DE89", "AB123456C"
 
 
+_DECIMAL = re.compile(r"(?=\d+[.,])\d{1,3}(?:[.,]\d{3})*(?:[.,]\d{1,2})?")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er|º|ª)")
 _IBAN_HEAD = re.compile(r"[a-z]{2}\d{2}")
 _COUNTRIES = frozenset({"de", "fr", "es", "pt", "gb", "it", "nl", "at", "ch", "be", "ie", "lu", "pl", "br", "dk", "se"})
@@ -208,6 +209,8 @@ def _closed(line: Line, parts: list[Part], corrected: bool) -> Iterator[Row]:
 
 def _is_amount(line: Line, parts: list[Part]) -> bool:
     first, last = parts[0].first, parts[-1].end - 1
+    if _DECIMAL.fullmatch(line.text, line.firsts[first], line.tokens[last].end()):
+        return True
     before = line.lower[first - 1] if first else ""
     follows = [at for at in range(last + 1, min(last + 3, len(line.lower))) if line.lower[at] not in ",-"][:1]
     near = follows and line.words[follows[0]].start - line.words[last].end < MAX_TO_UNIT
