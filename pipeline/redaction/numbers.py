@@ -10,13 +10,12 @@ from pipeline.redaction.runs import MAX_PAUSE, Row
 
 MIN_CARD, MAX_CARD = 13, 19  # ISO/IEC 7812-1
 MIN_PHONE, MAX_PHONE = 7, 12  # of a number without a cue
-MAX_SECOND_TRY = 8.0  # seconds after a value in which its cue may have another one: "no, sorry, it's 4 7"
 MAX_CUTS = 3  # groups at the end of a row that may be another number
 MAX_TO_OWN = 6.0  # seconds from a party's cue to its own value
 MAX_TO_PASSWORD = 15.0  # seconds from its cue
-MAX_SECOND_DATE = 2.0
+MIN_DECIMAL = 5  # digits of a value that a recognizer writes as a decimal
 MAX_SHORT = 20  # digits of a kind that two numbers can look like
-MAX_TOKENS_TO_YEAR = 3  # from a cue to four digits that look like a year
+MAX_TOKENS_TO_YEAR = 2  # from a cue to four digits that look like a year
 SURE, LIKELY, POSSIBLE = 0.95, 0.8, 0.6
 _LENGTHS = {
     EntityKind.CARD: (4, 24),
@@ -59,6 +58,7 @@ class Value:
 def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
     """Yield the values of one channel's rows, which are in order of time."""
     last: Value | None = None
+    loose: Row | None = None  # a row that is nothing alone
     answered: dict[Cue, float] = {}
     for row in rows:
         if row.amount:
@@ -66,7 +66,8 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
         if last and _continues(last, row, cues):
             last.rows.append(row)
         else:
-            part, kind, confidence, cue = _first_kind(row, cues, answered)
+            part, kind, confidence, cue = _first_kind(loose, row, cues, answered)
+            loose = row if kind is None else None
             if kind is None:
                 continue
             if last:
@@ -81,21 +82,31 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
 def dates(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
     """Yield the dates whose latest cue is a birth or the expiry of a card."""
     answered: dict[Cue, float] = {}
+    loose: Row | None = None
     for row in rows:
-        cue = next(cues.before(row.line.channel, row.first, row.start), None) or next(
-            cues.after(row.line, row.last), None
-        )
-        kind = EntityKind(cue.kind) if cue and cue.kind in _DATES else None
-        if not cue or not kind or row.amount or row.start - answered.get(cue, row.start) > MAX_SECOND_DATE:
-            continue
-        if _is_own_question(cue, row):
-            continue
-        least, most = _DATES[kind]
-        fitting = (part for part in heads(row) if any(least <= len(text) <= most for text in (part.raw, part.text)))
-        if date := next(fitting, None):
-            yield Value(kind, [date], LIKELY, cue)
-            if len(date.raw) >= least + 1:
-                answered[cue] = date.end
+        value = _date(row, cues, answered)
+        if value is None and loose and loose.is_near(row):
+            value = _date(loose.with_rest(row), cues, answered)
+        loose = row if value is None else None
+        if value:
+            yield value
+
+
+def _date(row: Row, cues: Cues, answered: dict[Cue, float]) -> Value | None:
+    cue = next(cues.before(row.line.channel, row.first, row.start), None) or next(cues.after(row.line, row.last), None)
+    kind = EntityKind(cue.kind) if cue and cue.kind in _DATES else None
+    if not cue or not kind or row.amount or (cue in answered and not row.is_second_try):
+        return None
+    if _is_own_question(cue, row) or (row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR):
+        return None
+    least, most = _DATES[kind]
+    fitting = (part for part in heads(row) if any(least <= len(text) <= most for text in (part.raw, part.text)))
+    date = next(fitting, None)
+    if date is None:
+        return None
+    if len(date.raw) >= least + 1:
+        answered[cue] = date.end
+    return Value(kind, [date], LIKELY, cue)
 
 
 def _is_own_question(cue: Cue, row: Row) -> bool:
@@ -122,12 +133,18 @@ def _continues(value: Value, row: Row, cues: Cues) -> bool:
 
 
 def _first_kind(
-    row: Row, cues: Cues, answered: Mapping[Cue, float]
+    loose: Row | None, row: Row, cues: Cues, answered: Mapping[Cue, float]
 ) -> tuple[Row, EntityKind | None, float, Cue | None]:
+    """Return what the row, its head, or the row with the one before it is."""
     for part in heads(row):
         kind, confidence, cue = classify(part, cues, answered)
         if kind is not None:
             return part, kind, confidence, cue
+    if loose and loose.is_near(row):
+        whole = loose.with_rest(row)
+        kind, confidence, cue = classify(whole, cues, answered)
+        if cue is not None:
+            return whole, kind, confidence, cue
     return row, None, 0.0, None
 
 
@@ -137,14 +154,14 @@ def classify(row: Row, cues: Cues, answered: Mapping[Cue, float]) -> tuple[Entit
     `answered`: cues that have their value, and when it ended.
     """
     digits = row.text
-    kind, confidence = _by_form(row, digits)
+    kind, confidence = (None, 0.0) if row.decimal else _by_form(row, digits)
     if confidence >= SURE:
         return kind, confidence, None
     channel = row.line.channel
     for cue in (*cues.before(channel, row.first, row.start), *cues.after(row.line, row.last)):
         if cue.kind == OTHER:
             return None, 0.0, None
-        if _accepts(cue, row, digits) and row.start - answered.get(cue, row.start) <= MAX_SECOND_TRY:
+        if _accepts(cue, row, digits) and (cue not in answered or row.is_second_try):
             is_card = cue.kind in (EntityKind.ACCOUNT, EntityKind.PHONE) and kind is EntityKind.CARD
             return EntityKind.CARD if is_card else EntityKind(cue.kind), LIKELY, cue
     return kind, confidence, None
@@ -154,6 +171,8 @@ def _accepts(cue: Cue, row: Row, digits: str) -> bool:
     if cue.kind not in _LENGTHS:
         return False
     least, most = _LENGTHS[EntityKind(cue.kind)]
+    if row.decimal and len(digits) < MIN_DECIMAL:
+        return False
     if row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR:
         return False
     if most <= MAX_SHORT and _is_pair(row):

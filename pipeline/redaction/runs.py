@@ -15,6 +15,8 @@ from pipeline.redaction.lines import Line
 MAX_PAUSE = 15.0  # seconds between two parts of a row
 MAX_BETWEEN = 10  # tokens without digits between them
 MAX_TO_UNIT = 1.0  # seconds from a number to its unit
+MAX_TO_CORRECTED = 4  # tokens from a correction to what it corrects
+MAX_UNKNOWN = 3  # tokens of other words inside a value
 MAX_READ = 64  # parts of a row that is read for corrections; a longer one is no single number
 _SIGNS = frozenset(",-()+/.…;–—\"'?!*#")
 _AMOUNT_SIGNS = frozenset("$€£%")
@@ -54,6 +56,7 @@ class Row:
     parts: tuple[Part, ...]
     corrected: bool = False  # a word of correction is in it
     amount: bool = False  # of money, time or things
+    decimal: bool = False  # written as one: "39.99", "1,200"
 
     @property
     def taken(self) -> list[int]:
@@ -89,6 +92,21 @@ class Row:
         return "".join(match.text for match in digit_runs(spoken, self.line.packs[self.first], 1)) or self.raw
 
     @property
+    def is_second_try(self) -> bool:
+        """Whether a word of correction is just before it."""
+        before = range(max(0, self.first - MAX_TO_CORRECTED), self.first)
+        return any(self.line.lower[at] in _correcting(self.line.packs[at].language) for at in before)
+
+    def with_rest(self, rest: "Row") -> "Row":
+        """Return it with the next row, as in "october, just a moment, 31"."""
+        return Row(self.line, (*self.parts, *rest.parts), self.corrected or rest.corrected, rest.amount)
+
+    def is_near(self, rest: "Row") -> bool:
+        """Return whether only a few words of the same turn are between it and the next row."""
+        turn = self.line.words[self.last].text == self.line.words[rest.first].text
+        return turn and rest.first - self.last <= MAX_UNKNOWN + 1
+
+    @property
     def is_year(self) -> bool:
         return len(self.raw) == 4 and self.raw[:2] in ("19", "20") and len(self.parts) <= 2
 
@@ -105,6 +123,13 @@ def interruptions(language: str | None) -> frozenset[str]:
         | frozenset(words.get("numbers", "repeat", {}))
     )
     return frozenset(part for phrase in phrases for part in re.split(r"[\s-]+", phrase)) - {""}
+
+
+@cache
+def _round(language: str | None) -> frozenset[str]:
+    """Return the words for a hundred and a thousand, which alone are a count, or thanks."""
+    hundreds = pack(language).get("numbers", "hundreds", {}).get("100", "").split("|")
+    return frozenset([pack(language).get("numbers", "thousand", ""), *hundreds]) - {""}
 
 
 @cache
@@ -200,16 +225,21 @@ def _closed(line: Line, parts: list[Part], corrected: bool) -> Iterator[Row]:
     if not parts:
         return
     cut = next((at for at in range(len(parts) - 1, -1, -1) if parts[at].opens), 0)
-    amount = _is_amount(line, parts[cut:])
-    if amount and cut:
+    amount, decimal = _is_amount(line, parts[cut:]), _is_decimal(line, parts[cut:])
+    if (amount or decimal) and cut:
         yield Row(line, tuple(parts[:cut]), corrected)
         parts = parts[cut:]
-    yield Row(line, tuple(parts), corrected, amount)
+    yield Row(line, tuple(parts), corrected, amount, decimal)
+
+
+def _is_decimal(line: Line, parts: list[Part]) -> bool:
+    first, last = parts[0].first, parts[-1].end - 1
+    return bool(_DECIMAL.fullmatch(line.text, line.firsts[first], line.tokens[last].end()))
 
 
 def _is_amount(line: Line, parts: list[Part]) -> bool:
     first, last = parts[0].first, parts[-1].end - 1
-    if _DECIMAL.fullmatch(line.text, line.firsts[first], line.tokens[last].end()):
+    if first == last and line.lower[first] in _round(line.packs[first].language):
         return True
     before = line.lower[first - 1] if first else ""
     follows = [at for at in range(last + 1, min(last + 3, len(line.lower))) if line.lower[at] not in ",-"][:1]
