@@ -195,8 +195,9 @@ def main() -> None:
             print(f"  {name:20} alone {count['alone']} asked {count['asked']} of {count['all']}")
         print(f"  turns without labels: {results['labeled']['without labels']}")
     if args.sound:
-        spoken = planted_secrets.calls(args.seed, args.half, args.sound)
-        results["sound"] = planted((call for call in spoken if call.kind in planted_sound.KINDS), sound=True)
+        calls = planted_secrets.calls(args.seed, args.half, args.sound + 1)
+        spoken = (call for call in calls if call.kind in planted_sound.KINDS and call.way != "typed")
+        results["sound"] = planted(spoken, sound=True)
         show("Planted, on synthetic sound", results["sound"]["cells"])
     if args.json:
         args.json.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -107,7 +107,7 @@ class _Channel:
             is_free = [self.taken.isdisjoint(range(part.first, part.end)) for part in row.parts]
             for free, group in groupby(zip(is_free, row.parts, strict=True), key=itemgetter(0)):
                 if free:
-                    yield Row(self.line, tuple(part for _, part in group), row.corrected, row.amount)
+                    yield Row(self.line, tuple(part for _, part in group), row.corrected, row.amount, row.decimal)
 
 
 def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entity]:
@@ -123,6 +123,8 @@ def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entit
 
 def _of_channel(line: Line, cues: Cues, policy: RedactionPolicy, stated: frozenset[Cue]) -> _Channel:
     channel = _Channel(line, cues, policy, [cue.end for cue in cues.cues if cue.channel != line.channel])
+    for pattern, tokens in symbols.typed_patterns(line, policy.patterns):
+        channel.add(EntityKind.CUSTOM, tokens, LIKELY, pattern.name)
     for reading in (Reading.SYMBOLS, Reading.DIGITS) if policy.patterns else ():
         for pattern, row in symbols.of_patterns(channel.rows(reading), policy.patterns):
             channel.add(EntityKind.CUSTOM, row.taken, LIKELY, pattern.name)

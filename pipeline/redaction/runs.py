@@ -99,12 +99,16 @@ class Row:
 
     def with_rest(self, rest: "Row") -> "Row":
         """Return it with the next row, as in "october, just a moment, 31"."""
-        return Row(self.line, (*self.parts, *rest.parts), self.corrected or rest.corrected, rest.amount)
+        return Row(self.line, (*self.parts, *rest.parts), self.corrected or rest.corrected, rest.amount, rest.decimal)
 
     def is_near(self, rest: "Row") -> bool:
-        """Return whether only a few words of the same turn are between it and the next row."""
+        """Return whether a few words of the same turn are between it and the next row, mostly signals."""
+        between = range(self.last + 1, rest.first)
         turn = self.line.words[self.last].text == self.line.words[rest.first].text
-        return turn and rest.first - self.last <= MAX_UNKNOWN + 1
+        if not turn or len(between) > MAX_UNKNOWN or any(self.line.lower[at] == ":" for at in between):
+            return False
+        signals = [self.line.lower[at] in interruptions(self.line.packs[at].language) for at in between]
+        return 2 * sum(signals) >= len(signals)
 
     @property
     def is_year(self) -> bool:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pipeline.domain.redaction import EntityKind, Pattern
 from pipeline.redaction import checks
 from pipeline.redaction.cues import Cues
+from pipeline.redaction.lines import Line
 from pipeline.redaction.numbers import LIKELY, MAX_TO_PASSWORD, SURE, Value
 from pipeline.redaction.runs import Row
 
@@ -51,6 +52,13 @@ def of_patterns(rows: Iterable[Row], patterns: Iterable[Pattern]) -> Iterator[tu
                 break
 
 
+def typed_patterns(line: Line, patterns: Iterable[Pattern]) -> Iterator[tuple[Pattern, list[int]]]:
+    """Yield the tokens of what is written in the shape of a pattern, with or without its signs and spaces."""
+    for pattern in patterns:
+        for match in _typed(pattern.shape).finditer(line.text):
+            yield pattern, list(range(line.token_at(match.start()), line.token_at(match.end())))
+
+
 def _by_form(text: str) -> EntityKind | None:
     if checks.iban(text):
         return EntityKind.IBAN
@@ -65,8 +73,16 @@ def _tails(row: Row) -> Iterator[Row]:
                 yield Row(row.line, parts, row.corrected, row.amount)
 
 
+_SIGNS = {"A": r"[^\W\d_]", "9": r"\d"}
+
+
 @lru_cache(maxsize=256)
 def _shape(shape: str) -> re.Pattern[str]:
     """Compile a shape; signs and spaces of it are not spoken."""
-    signs = {"A": r"[^\W\d_]", "9": r"\d"}
-    return re.compile("".join(signs.get(sign, re.escape(sign.lower())) for sign in shape if sign.isalnum()))
+    return re.compile("".join(_SIGNS.get(sign, re.escape(sign.lower())) for sign in shape if sign.isalnum()))
+
+
+@lru_cache(maxsize=256)
+def _typed(shape: str) -> re.Pattern[str]:
+    signs = (_SIGNS.get(sign, re.escape(sign)) if sign.isalnum() else r"[\W_]?" for sign in shape)
+    return re.compile(rf"(?<!\w){''.join(signs)}(?!\w)", re.IGNORECASE)
