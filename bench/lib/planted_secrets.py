@@ -162,27 +162,32 @@ def say(symbols: str, language: str, way: str, rng: random.Random) -> str:
     return " ".join(words)
 
 
+def figures(rng: random.Random, count: int) -> str:
+    return "".join(rng.choice(string.digits) for _ in range(count))
+
+
 def _digits(rng: random.Random, language: str, kind: EntityKind) -> list[str]:
-    figures = lambda count: "".join(rng.choice(string.digits) for _ in range(count))  # noqa: E731
     match kind:
         case EntityKind.CARD:
-            body = rng.choice(["4", "51", "55", "37"]) + figures(14)
+            body = rng.choice(["4", "51", "55", "37"]) + figures(rng, 14)
             body = body[:14] if body.startswith("37") else body[:15]
             number = next(body + digit for digit in string.digits if checks.luhn(body + digit))
             cuts = (4, 10) if len(number) == 15 else (4, 8, 12)
             return [number[a:b] for a, b in zip((0, *cuts), (*cuts, len(number)), strict=True)]
         case EntityKind.CARD_CODE:
-            return [figures(rng.choice((3, 3, 3, 4)))]
+            return [figures(rng, rng.choice((3, 3, 3, 4)))]
         case EntityKind.IBAN:
             return _iban(rng, language)
         case EntityKind.NATIONAL_ID:
             return _national_id(rng, language)
     return {
-        "en": ["07" + figures(3), figures(3), figures(3)] if rng.random() < 0.5 else ["212", figures(3), figures(4)],
-        "es": ["6" + figures(2), figures(2), figures(2), figures(2)],
-        "fr": ["0" + rng.choice("67"), figures(2), figures(2), figures(2), figures(2)],
-        "de": ["01" + rng.choice("567") + figures(1), figures(3), figures(4)],
-        "pt": [rng.choice(("11", "21", "91")), "9" + figures(4), figures(4)],
+        "en": ["07" + figures(rng, 3), figures(rng, 3), figures(rng, 3)]
+        if rng.random() < 0.5
+        else ["212", figures(rng, 3), figures(rng, 4)],
+        "es": ["6" + figures(rng, 2), figures(rng, 2), figures(rng, 2), figures(rng, 2)],
+        "fr": ["0" + rng.choice("67"), figures(rng, 2), figures(rng, 2), figures(rng, 2), figures(rng, 2)],
+        "de": ["01" + rng.choice("567") + figures(rng, 1), figures(rng, 3), figures(rng, 4)],
+        "pt": [rng.choice(("11", "21", "91")), "9" + figures(rng, 4), figures(rng, 4)],
     }[language]
 
 
@@ -198,23 +203,22 @@ def _iban(rng: random.Random, language: str) -> list[str]:
 
 
 def _national_id(rng: random.Random, language: str) -> list[str]:
-    figures = lambda count: "".join(rng.choice(string.digits) for _ in range(count))  # noqa: E731
     if language == "en":
         if rng.random() < 0.3:
-            return ["AB", figures(2), figures(2), figures(2), "C"]
-        return [str(rng.randrange(100, 665)), figures(2), figures(4)]
+            return ["AB", figures(rng, 2), figures(rng, 2), figures(rng, 2), "C"]
+        return [str(rng.randrange(100, 665)), figures(rng, 2), figures(rng, 4)]
     if language == "es":
-        number = figures(8)
+        number = figures(rng, 8)
         return [number[:4], number[4:], checks.DNI_LETTERS[int(number) % 23]]
     if language == "fr":
-        number = rng.choice("12") + figures(2) + f"{rng.randrange(1, 13):02d}" + figures(8)
+        number = rng.choice("12") + figures(rng, 2) + f"{rng.randrange(1, 13):02d}" + figures(rng, 8)
         key = f"{97 - int(number) % 97:02d}"
         return [number[0], number[1:3], number[3:5], number[5:7], number[7:10], number[10:13], key]
     if language == "de":
         body = str(rng.randrange(10**9, 10**10))
         number = next(body + digit for digit in string.digits if checks.tax_id(body + digit))
         return [number[:2], number[2:5], number[5:8], number[8:]]
-    body = figures(9)
+    body = figures(rng, 9)
     number = next(f"{body}{check:02d}" for check in range(100) if checks.cpf(f"{body}{check:02d}"))
     return [number[:3], number[3:6], number[6:9], number[9:]]
 

@@ -121,7 +121,8 @@ def _taken(line: Line, first: int, limit: int, strict: bool = False) -> Iterator
 
     `strict`: only words that can be a name.
     """
-    at, tokens = first, []
+    at = first
+    tokens: list[int] = []
     while at < len(line.tokens) and _opens(line, at):
         at += 1
     while at < len(line.tokens) and len(tokens) < limit:

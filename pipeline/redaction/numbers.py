@@ -171,17 +171,21 @@ def _accepts(cue: Cue, row: Row, digits: str) -> bool:
     if cue.kind not in _LENGTHS:
         return False
     least, most = _LENGTHS[EntityKind(cue.kind)]
-    if row.decimal and len(digits) < MIN_DECIMAL:
-        return False
-    if row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR:
-        return False
-    if most <= MAX_SHORT and _is_pair(row):
-        return False
-    if cue.kind in (EntityKind.PASSWORD, EntityKind.CARD_CODE) and _is_own_question(cue, row):
-        return False
-    if cue.kind == EntityKind.PASSWORD and row.start - cue.end > MAX_TO_PASSWORD:
-        return False
-    return least <= len(digits) <= most or (row.corrected and least <= len(row.raw) <= 2 * most)
+    fits = least <= len(digits) <= most or (row.corrected and least <= len(row.raw) <= 2 * most)
+    return fits and not _is_other(cue, row, digits, most)
+
+
+def _is_other(cue: Cue, row: Row, digits: str, most: int) -> bool:
+    """Return whether a row of the right length is an amount, a year, two numbers, or too far from its cue."""
+    late = row.start - cue.end > MAX_TO_PASSWORD
+    short = cue.kind in (EntityKind.PASSWORD, EntityKind.CARD_CODE)
+    return (
+        (row.decimal and len(digits) < MIN_DECIMAL)
+        or (row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR)
+        or (most <= MAX_SHORT and _is_pair(row))
+        or (short and _is_own_question(cue, row))
+        or (cue.kind == EntityKind.PASSWORD and late)
+    )
 
 
 def _words_before(row: Row, cue: Cue) -> int:

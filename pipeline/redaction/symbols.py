@@ -47,7 +47,7 @@ def of_patterns(rows: Iterable[Row], patterns: Iterable[Pattern]) -> Iterator[tu
     shapes = [(pattern, _shape(pattern.shape)) for pattern in patterns]
     for row in rows:
         for pattern, shape in shapes:
-            if found := next((part for part in _tails(row) if shape.fullmatch(part.raw)), None):
+            if found := next((part for part in _without_letters(row) if shape.fullmatch(part.raw)), None):
                 yield pattern, found
                 break
 
@@ -74,6 +74,14 @@ def _tails(row: Row) -> Iterator[Row]:
 
 
 _SIGNS = {"A": r"[^\W\d_]", "9": r"\d"}
+
+
+def _without_letters(row: Row) -> Iterator[Row]:
+    """Yield the row, and the row without letters around it, which may be words."""
+    for part in _tails(row):
+        dropped = [each for each in row.parts if each not in part.parts]
+        if all(each.symbols.isalpha() for each in dropped):
+            yield part
 
 
 @lru_cache(maxsize=256)
