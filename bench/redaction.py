@@ -45,8 +45,8 @@ def entities(recognized: Recognized, kinds: frozenset[EntityKind]) -> tuple[Enti
     return find_entities(recognized, policy(kinds)).entities
 
 
-def hidden(found: Iterable[Entity]) -> set[tuple[int, int]]:
-    return {(p.text, at) for entity in found for p in entity.pieces for at in range(p.first, p.last + 1)}
+def hidden(entities_of_call: Iterable[Entity]) -> set[tuple[int, int]]:
+    return {(p.text, at) for entity in entities_of_call for p in entity.pieces for at in range(p.first, p.last + 1)}
 
 
 def planted(calls: Iterable[PlantedCall], sound: bool = False) -> dict[str, Any]:
@@ -56,18 +56,18 @@ def planted(calls: Iterable[PlantedCall], sound: bool = False) -> dict[str, Any]
     for call in calls:
         kinds = CARD if call.kind in CARD else EVERYTHING
         if sound:
-            found = planted_sound.is_hidden(call, policy(kinds))
+            is_found = planted_sound.is_hidden(call, policy(kinds))
         else:
             recognized, secret = call.recognized()
-            found = secret <= hidden(entities(recognized, kinds))
+            is_found = secret <= hidden(entities(recognized, kinds))
         for cell in (
             f"kind {call.kind}",
             f"language {call.language}",
             f"way {call.way}",
             f"{call.kind} {call.language}",
         ):
-            cells[cell].update(found=found, all=1)
-        if not found:
+            cells[cell].update(found=is_found, all=1)
+        if not is_found:
             missed.append([call.language, call.kind, call.way, [" ".join(turn.words) for turn in call.turns]])
     return {"cells": {name: dict(count) for name, count in cells.items()}, "missed": missed}
 
@@ -107,20 +107,20 @@ def _chunk(channel: int, start: float, end: float, texts: list[str], language: s
 def false_redactions() -> dict[str, Any]:
     """Return hours and what is hidden in calls without personal data, with and without names and health."""
     hours: Counter[str] = Counter()
-    found: dict[str, list[list[str]]] = defaultdict(list)
+    redacted: dict[str, list[list[str]]] = defaultdict(list)
     for source, seconds, recognized in real_calls():
         redaction = find_entities(recognized, policy(EVERYTHING))
         if redaction.state is RedactionState.COULD_NOT_LOOK:
-            found[f"{source}, could not look"].append([redaction.reason])
+            redacted[f"{source}, could not look"].append([redaction.reason])
             continue
         hours[source] += seconds / 3600  # type: ignore[assignment]
         for entity in redaction.entities:
             piece = entity.pieces[0]
             text = text_of(recognized.texts[piece.text].words[piece.first : piece.last + 1])
-            found[source].append([entity.kind, text])
+            redacted[source].append([entity.kind, text])
     return {
-        source: {"hours": hours[source], "found": found[source], "all": len(found[source]),
-                 "numbers": sum(EntityKind(kind) in WITHOUT_WORDS for kind, _ in found[source])}
+        source: {"hours": hours[source], "found": redacted[source], "all": len(redacted[source]),
+                 "numbers": sum(EntityKind(kind) in WITHOUT_WORDS for kind, _ in redacted[source])}
         for source in hours
     }  # fmt: skip
 
@@ -139,14 +139,14 @@ def labeled_turns(path: Path) -> dict[str, Any]:
             continue
         spans = [span for span in row["spans"] if span["label"] in PII_CLASSES]
         recognized = Recognized((_chunk(1, 1.0, 1.0 + 0.4 * len(texts), texts, "en"),), "typed")
-        found = entities(recognized, EVERYTHING - {EntityKind.HEALTH})
+        alone = entities(recognized, EVERYTHING - {EntityKind.HEALTH})
         if not row["spans"]:
-            clean.update(turns=1, hidden=bool(found))
+            clean.update(turns=1, hidden=bool(alone))
         for span in spans:
             question = _chunk(0, 0.0, 0.9, _question(span["label"]).split(), "en")
             asked = Recognized((question, *recognized.texts), "typed")
             after = entities(asked, EVERYTHING - {EntityKind.HEALTH})
-            covers = [_covers(recognized, found, span["text"]), _covers(asked, after, span["text"])]
+            covers = [_covers(recognized, alone, span["text"]), _covers(asked, after, span["text"])]
             cells[span["label"]].update(alone=covers[0], asked=covers[1], all=1)
     return {"classes": {name: dict(count) for name, count in cells.items()}, "without labels": dict(clean)}
 
@@ -155,13 +155,13 @@ def _question(label: str) -> str:
     return f"what is your {PII_CLASSES[label]}"
 
 
-def _covers(recognized: Recognized, found: Iterable[Entity], span: str) -> bool:
+def _covers(recognized: Recognized, entities_of_call: Iterable[Entity], span: str) -> bool:
     """Return whether every word of a span is hidden where it occurs first."""
     at = len(recognized.texts) - 1
     words = [word.text.lower().strip(".,?!") for word in recognized.texts[at].words]
-    wanted = [word.lower().strip(".,?!") for word in span.split()]
-    first = next((n for n in range(len(words)) if words[n : n + len(wanted)] == wanted), None)
-    return first is not None and {(at, first + n) for n in range(len(wanted))} <= hidden(found)
+    labeled = [word.lower().strip(".,?!") for word in span.split()]
+    first = next((n for n in range(len(words)) if words[n : n + len(labeled)] == labeled), None)
+    return first is not None and {(at, first + n) for n in range(len(labeled))} <= hidden(entities_of_call)
 
 
 def show(title: str, cells: dict[str, dict[str, int]]) -> None:

@@ -91,11 +91,11 @@ def _neutral(rng: random.Random, language: str, half: str) -> Turn:
 
 def _plain(turn: Turn) -> Turn:
     """Return a turn as a recognizer without punctuation and capitals writes it."""
-    kept = [(at, word.lower().strip(".,?!¿¡")) for at, word in enumerate(turn.words)]
-    kept = [(at, word) for at, word in kept if word]
-    places = {at: number for number, (at, _) in enumerate(kept)}
+    spoken = [(at, word.lower().strip(".,?!¿¡")) for at, word in enumerate(turn.words)]
+    spoken = [(at, word) for at, word in spoken if word]
+    places = {at: number for number, (at, _) in enumerate(spoken)}
     return Turn(
-        turn.channel, tuple(word for _, word in kept), frozenset(places[at] for at in turn.secret & set(places))
+        turn.channel, tuple(word for _, word in spoken), frozenset(places[at] for at in turn.secret & set(places))
     )
 
 
@@ -239,10 +239,10 @@ def _birth_date(rng: random.Random, language: str, way: str) -> list[str]:
     name = str(pack(language).get("dates", "months")[month - 1])
     ordinal = next(word for word, value in pack(language).ordinals.items() if value == day)
     joint = {"es": "de", "pt": "de"}.get(language)
-    said = say(str(year), language, "pairs" if way in ("words", "pairs") else "digits", rng)
-    said = str(year) if way in ("digits", "two turns") or "0" in (said[:1], str(year)[2]) else said
-    parts = [name, ordinal, said] if language == "en" else [ordinal, f"{joint} {name}" if joint else name, said]
-    return parts if not joint else [*parts[:2], f"{joint} {said}"]
+    spoken = say(str(year), language, "pairs" if way in ("words", "pairs") else "digits", rng)
+    spoken = str(year) if way in ("digits", "two turns") or "0" in (spoken[:1], str(year)[2]) else spoken
+    parts = [name, ordinal, spoken] if language == "en" else [ordinal, f"{joint} {name}" if joint else name, spoken]
+    return parts if not joint else [*parts[:2], f"{joint} {spoken}"]
 
 
 def _password(rng: random.Random, language: str, way: str) -> list[str]:
@@ -284,6 +284,6 @@ def _address(rng: random.Random, language: str, way: str) -> list[str]:
     streets = SENTENCES[language]["streets"]
     street, town = rng.choice(streets), rng.choice(SENTENCES[language]["towns"])
     number, code = str(rng.randrange(11, 99)), "".join(rng.choice("123456789") for _ in range(5))
-    said = number if way in ("typed", "digits", "two turns") else say(number, language, "pairs", rng)
+    spoken = number if way in ("typed", "digits", "two turns") else say(number, language, "pairs", rng)
     place = f"{town} {code}" if language == "en" else f"{code} {town}"
-    return [f"{said} {street}", place] if language in ("en", "fr") else [f"{street} {said}", place]
+    return [f"{spoken} {street}", place] if language in ("en", "fr") else [f"{street} {spoken}", place]

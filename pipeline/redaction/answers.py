@@ -68,7 +68,7 @@ def _rest(line: Line, tokens: list[int]) -> Iterator[list[int]]:
     at = tokens[-1] + 1
     while at < len(line.tokens) and (line.words[at].text == line.words[tokens[-1]].text or _opens(line, at)):
         if line.words[at].text == line.words[tokens[-1]].text and line.lower[at].isalnum():
-            return  # the turn went on with something else
+            return  # the turn continues with something else
         at += 1
     if at == len(line.tokens) or line.words[at].start - line.words[tokens[-1]].end > MAX_REST_SECONDS:
         return

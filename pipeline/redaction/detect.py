@@ -83,8 +83,8 @@ class _Channel:
         word, language = self.line.lower[token], self.line.packs[token]
         return not word.isalnum() or word in interruptions(language.language) | language.words("text", "stopwords")
 
-    def add_all(self, kind: EntityKind, found: Iterable[list[int]], confidence: float) -> None:
-        for tokens in list(found):
+    def add_all(self, kind: EntityKind, spans: Iterable[list[int]], confidence: float) -> None:
+        for tokens in list(spans):
             self.add(kind, tokens, confidence)
 
     def add_values(self, values: Iterable[Value]) -> None:
@@ -114,9 +114,9 @@ def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entit
     channels = lines(recognized)
     cues = cues_of(channels)
     stated = frozenset(cue for line in channels for cue in answers.stated_in(line, cues))
-    found = [_of_channel(line, cues, policy, stated) for line in channels]
-    values = [value for channel in found for value in channel.values if value.kind in policy.kinds]
-    for channel in found:
+    redacted = [_of_channel(line, cues, policy, stated) for line in channels]
+    values = [value for channel in redacted for value in channel.values if value.kind in policy.kinds]
+    for channel in redacted:
         _repeat(channel, values)
         yield from channel.entities
 

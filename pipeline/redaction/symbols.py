@@ -47,8 +47,8 @@ def of_patterns(rows: Iterable[Row], patterns: Iterable[Pattern]) -> Iterator[tu
     shapes = [(pattern, _shape(pattern.shape)) for pattern in patterns]
     for row in rows:
         for pattern, shape in shapes:
-            if found := next((part for part in _without_letters(row) if shape.fullmatch(part.raw)), None):
-                yield pattern, found
+            if part := next((each for each in _without_letters(row) if shape.fullmatch(each.raw)), None):
+                yield pattern, part
                 break
 
 

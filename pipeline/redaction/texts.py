@@ -29,9 +29,7 @@ def emails_of(line: Line, cues: Cues) -> Iterator[list[int]]:
         if at <= done or (word != "@" and word not in _ats(language.language)):
             continue
         first, last = max(done + 1, at - MAX_LOCAL), min(len(line.tokens), at + MAX_DOMAIN)
-        if word != "@" and not any(
-            line.lower[place] in language.words("contact", "dot") for place in range(at + 1, last)
-        ):
+        if word != "@" and not any(_is_dot(line, place) for place in range(at + 1, last)):
             continue
         start = line.firsts[first]
         window = line.text[start : line.tokens[last - 1].end()]
@@ -59,6 +57,13 @@ def _whole_local(line: Line, begin: int, least: int) -> int:
     return begin
 
 
+def _is_dot(line: Line, at: int) -> bool:
+    """Return whether a token is a spoken dot, or a written one inside a word ("at gmail.com")."""
+    if line.lower[at] != ".":
+        return line.lower[at] in line.packs[at].words("contact", "dot")
+    return at + 1 < len(line.tokens) and line.tokens[at].end() == line.firsts[at + 1] and line.lower[at + 1].isalpha()
+
+
 @cache
 def _ats(language: str | None) -> frozenset[str]:
     return frozenset(phrase.split()[0] for phrase in pack(language).words("contact", "at"))
@@ -67,7 +72,7 @@ def _ats(language: str | None) -> frozenset[str]:
 def _by_cue(line: Line, at: int, last: int, cues: Cues) -> Iterator[tuple[int, int]]:
     """Yield an address that cannot be read as a whole, from its cue to the word after its dot."""
     language = line.packs[at]
-    dots = [place for place in range(at + 1, last) if line.lower[place] in language.words("contact", "dot")]
+    dots = [place for place in range(at + 1, last) if _is_dot(line, place)]
     cue = next((cue for cue in cues.before(line.channel, at, line.words[at].start) if cue.kind == "email"), None)
     if cue is None or not dots or dots[0] - at > 8:
         return
@@ -195,8 +200,8 @@ def _number_after(line: Line, at: int, ending: bool) -> tuple[int, int] | None:
         while last + 1 < len(line.tokens) and number_at(line.tokens, last + 1, line.packs[last + 1])[0] is not None:
             last += 1
         before = at - 1 if not ending and line.packs[at].language == "de" else at
-        named = ending or place > at + 1 or before < at
-        return (before, last) if named else None
+        is_named = ending or place > at + 1 or before < at
+        return (before, last) if is_named else None
     return None
 
 
