@@ -18,6 +18,8 @@ from pipeline.redaction.numbers import LIKELY, POSSIBLE, Value
 from pipeline.redaction.runs import Reading, Row, interruptions, rows_of
 
 MAX_REPEAT_SECONDS = 90.0  # after a code of three or four digits, in which the same digits are hidden
+MAX_CODE_SECONDS = 60.0  # from a card to its code
+MAX_AROUND = 3  # other words of a turn that is a code
 MAX_FOREIGN_WORDS = 12  # of a call, in languages without a pack; they are read as the language of the call
 MIN_REPEATED = 4  # digits of a longer value that are hidden anywhere in the call
 
@@ -118,6 +120,7 @@ def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entit
     values = [value for channel in redacted for value in channel.values if value.kind in policy.kinds]
     for channel in redacted:
         _repeat(channel, values)
+        _codes_after_card(channel, values)
         yield from channel.entities
 
 
@@ -138,6 +141,22 @@ def _of_channel(line: Line, cues: Cues, policy: RedactionPolicy, stated: frozens
     channel.add_all(EntityKind.PERSON, answers.names_of(line, cues, stated), POSSIBLE)
     channel.add_all(EntityKind.HEALTH, texts.health_of(line), POSSIBLE)
     return channel
+
+
+def _codes_after_card(channel: _Channel, values: list[Value]) -> None:
+    """Hide three or four digits that are a whole turn soon after a card: the recognizer may have garbled their cue."""
+    cards = [value.end for value in values if value.kind is EntityKind.CARD]
+    for row in list(channel.rows(Reading.DIGITS)) if cards and EntityKind.CARD_CODE in channel.policy.kinds else ():
+        soon = any(0 <= row.start - end <= MAX_CODE_SECONDS for end in cards)
+        if soon and not row.amount and len(row.text) in (3, 4) and _is_whole_turn(row):
+            channel.add(EntityKind.CARD_CODE, row.taken, POSSIBLE)
+
+
+def _is_whole_turn(row: Row) -> bool:
+    turn, line = row.line.words[row.first].text, row.line
+    around = [*range(max(0, row.first - MAX_AROUND - 1), row.first), *range(row.last + 1, row.last + MAX_AROUND + 2)]
+    others = [at for at in around if at < len(line.words) and line.words[at].text == turn and line.lower[at].isalnum()]
+    return len(others) <= MAX_AROUND
 
 
 def _repeat(channel: _Channel, values: list[Value]) -> None:

@@ -86,6 +86,15 @@ def test_digits_are_hidden_where_they_are_read_back() -> None:
     assert turns[2] == "so that ends in [CARD] right"
 
 
+def test_a_code_after_a_card_is_hidden_where_its_cue_is_garbled() -> None:
+    card = (1, "it's 4111 1111 1111 1111")
+    turns, _ = masked(
+        (0, "the card number"), card, (0, "and the CBW."), (1, "I've got 7 0 1"), (0, "it is gate 204 on your left")
+    )
+    assert turns[3:] == ["I've got [CARD_CODE]", "it is gate 204 on your left"]
+    assert masked((0, "and the CBW."), (1, "I've got 7 0 1"))[0][1] == "I've got 7 0 1"
+
+
 def test_sixteen_digits_without_a_cue_are_a_card() -> None:
     valid, other = (masked((0, f"well {digits} then"))[1].entities[0] for digits in ("4111 1111 1111 1111", "4" * 16))
     assert (valid.kind, other.kind) == (EntityKind.CARD, EntityKind.CARD)
