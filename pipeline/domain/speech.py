@@ -252,7 +252,8 @@ def places_of(words: Sequence[Word]) -> list[tuple[int, int]]:
     """Return the character range of each word in `text_of(words)`."""
     places: list[tuple[int, int]] = []
     for word in words:
-        first = places[-1][1] + (0 if word.joined else 1) if places else 0
+        before = places[-1][1] if places else 0  # 0 also after words that are hidden
+        first = before + (1 if before and not word.joined else 0)
         places.append((first, first + len(word.text)))
     return places
 

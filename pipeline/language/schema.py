@@ -51,6 +51,11 @@ REQUIRED: dict[str, str] = {
         welcome presents_company asks_particulars promises customer introduces introduced addresses titles
         yours mine ours
     """,
+    "redaction": """
+        card card_code card_expiry iban account national_id phone birth_date password email spelled_name address person
+        other units between in_dates streets health not_names
+        states no_value openers
+    """,
 }
 """By section, the keys that every pack has; a language that has no such thing says so with an empty list."""
 OPTIONAL = {

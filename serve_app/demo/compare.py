@@ -70,8 +70,8 @@ def compare(expected: dict[str, Any], turns: Iterable[tuple[str, str]], separate
 
 def _with_figures(words: list[str], language: str) -> Iterable[str]:
     """Yield `words` with every number as figures, one word per digit string."""
-    from pipeline.analysis.rules.numbers import number
     from pipeline.language.pack import pack
+    from pipeline.language.spoken.numbers import number
 
     language_pack = pack(language)
     first = 0

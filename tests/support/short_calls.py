@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.domain.insight import Contact, Material, Member, Roster
+from pipeline.language.spoken.phonetics import folded
 from tests.support.calls_by_hand import call
 
 ROSTER = Roster(

@@ -10,15 +10,15 @@ from pipeline.analysis.llm.commitment import Commitments
 from pipeline.analysis.llm.wording import CallWording
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.dates.expressions import Due
-from pipeline.analysis.rules.numbers import digit_runs
 from pipeline.analysis.rules.people.addresses import in_figures
-from pipeline.analysis.rules.people.emails import emails
-from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.rules.people.spelling import spelled_words
 from pipeline.analysis.talk import Sentence, read, roles
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.speech import Role, Turn
 from pipeline.language.pack import Pack, available, pack, straighten
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.numbers import digit_runs
+from pipeline.language.spoken.phonetics import folded
+from pipeline.language.spoken.spelling import spelled_words
 
 PARTIES = frozenset({"rep", "customer"})
 MAX_WORD_TOKENS = 30  # of a word spelled letter by letter

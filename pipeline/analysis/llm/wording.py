@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable
 
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS
-from pipeline.analysis.rules.numbers import TOKEN, number_at
-from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.language.pack import Pack, straighten
+from pipeline.language.spoken.numbers import TOKEN, number_at
+from pipeline.language.spoken.phonetics import folded
 
 STEM = 5  # letters that identify forms of one word
 SHORT = 3  # letters of a word without content

@@ -14,13 +14,13 @@ from functools import lru_cache
 import snowballstemmer
 
 from pipeline.analysis.evidence import quote
-from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import SpokenTurn, Turns, read
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.phrases import GAPS, MAX_BETWEEN, MAX_GAPS, PART, WORD, fault_of
 from pipeline.domain.speech import Transcript, places_of
 from pipeline.language.identification import name
 from pipeline.language.pack import straighten
+from pipeline.language.spoken.phonetics import folded
 
 MIN_COMPARISONS = 10_000  # of a question in any call
 MAX_COMPARISONS_PER_WORD = 10  # in a longer call; a hundred phrases of the most frequent words need 1.3

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from pipeline.analysis.questions.phrases import PhraseMatch
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.numbers import TOKEN, number_at
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence, Material
 from pipeline.language.pack import Pack, pack
+from pipeline.language.spoken.numbers import TOKEN, number_at
 
 MAX_TEXT = 300  # characters of an answer
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")

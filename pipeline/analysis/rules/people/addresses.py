@@ -2,10 +2,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pipeline.analysis.rules.numbers import TOKEN, number_at
 from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
-from pipeline.analysis.rules.people.spelling import letter_at
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
+from pipeline.language.spoken.numbers import TOKEN, number_at
+from pipeline.language.spoken.spelling import letter_at
 
 
 def address_of(turns: Turns) -> Fact | None:

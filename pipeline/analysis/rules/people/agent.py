@@ -15,10 +15,10 @@ from pipeline.analysis.rules.people.introductions import (
     mentioned,
     spoken_of,
 )
-from pipeline.analysis.rules.people.phonetics import alike, folded
 from pipeline.analysis.talk import SpokenTurn, Turns, read
 from pipeline.domain.insight import Finding, Material, Member
 from pipeline.domain.speech import Role
+from pipeline.language.spoken.phonetics import alike, folded
 
 FULL_NAME, FIRST_NAME, BY_SOUND = 0.95, 0.8, 0.6  # confidence of a name that one member has
 MIN_RATIO = 90  # rapidfuzz ratio, 0..100, of a misheard full name

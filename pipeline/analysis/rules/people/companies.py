@@ -2,7 +2,6 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.introductions import (
@@ -14,12 +13,13 @@ from pipeline.analysis.rules.people.introductions import (
     plausible,
     trimmed,
 )
-from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Contact
 from pipeline.domain.speech import Role
 from pipeline.language.pack import JOINT, Pack, straighten
 from pipeline.language.pack import pack as pack_of
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.phonetics import folded
 
 _FROM = r"(?i:de la|del|from the|vom|von der|du)"  # before a kind of business: the customer's
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'&-]*"

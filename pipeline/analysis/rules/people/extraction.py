@@ -3,18 +3,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.analysis.rules.numbers import MIN_PHONE_DIGITS, digit_runs
 from pipeline.analysis.rules.people.addresses import address_of
 from pipeline.analysis.rules.people.companies import company_of, known_companies
-from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
 from pipeline.analysis.rules.people.match import wrong_number
 from pipeline.analysis.rules.people.names import name_of
-from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.rules.people.spelling import spelled_words
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.numbers import MIN_PHONE_DIGITS, digit_runs
+from pipeline.language.spoken.phonetics import folded
+from pipeline.language.spoken.spelling import spelled_words
 
 MAX_ACKNOWLEDGMENT = 6  # words of the agent between two parts of a dictation
 ADDRESS_CONTEXT = 160  # characters on each side of a number: the patterns take quadratic time

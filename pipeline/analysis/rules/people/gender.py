@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.language.pack import available, pack
+from pipeline.language.spoken.phonetics import folded
 
 FEMALE, MALE = "female", "male"
 

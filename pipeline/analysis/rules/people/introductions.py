@@ -2,12 +2,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.analysis.rules.numbers import number
 from pipeline.analysis.rules.people.gender import listed
-from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence
 from pipeline.language.pack import NAME, PARTICLES, PROPER, WHOLE_NAME, Pack, of_all, straighten, titles
+from pipeline.language.spoken.numbers import number
+from pipeline.language.spoken.phonetics import folded
 
 MAX_PATTERNS = 64  # cached, one per language and list of names
 _CALLING: dict[tuple[str | None, tuple[str, ...]], re.Pattern[str]] = {}

@@ -7,15 +7,15 @@ from typing import Any
 
 from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
 from pipeline.analysis.rules.people.companies import without_form
-from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_known, of_title, short_form
 from pipeline.analysis.rules.people.introductions import bare, words_of
-from pipeline.analysis.rules.people.phonetics import alike, folded
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Roster
 from pipeline.domain.speech import Role
 from pipeline.language.pack import pack
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.phonetics import alike, folded
 
 SAME_NAME = 97  # rapidfuzz ratio, 0..100: the same name but for an accent or a hyphen
 SAME_SOUND = 95  # of names that sound the same and differ in spelling

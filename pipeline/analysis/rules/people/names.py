@@ -23,11 +23,11 @@ from pipeline.analysis.rules.people.introductions import (
     spoken_for,
     words_of,
 )
-from pipeline.analysis.rules.people.phonetics import alike, folded
-from pipeline.analysis.rules.people.spelling import Remark, remarks, rewritten, spelled_words
 from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
+from pipeline.language.spoken.phonetics import alike, folded
+from pipeline.language.spoken.spelling import Remark, remarks, rewritten, spelled_words
 
 OWN, CONFIRMED, ADDRESSED = 3, 2, 1  # spoken by the customer; by the agent and confirmed; by the agent
 LATE = 0  # by the customer, but a single word without a question: "Ich bin Rentnerin"

@@ -4,14 +4,14 @@ import pytest
 
 from pipeline.analysis.evidence import checked
 from pipeline.analysis.rules.direction.direction import DirectionStep
-from pipeline.analysis.rules.numbers import digit_runs
 from pipeline.analysis.rules.people.agent import AgentStep
 from pipeline.analysis.rules.people.contacts import ContactsStep
-from pipeline.analysis.rules.people.emails import emails
-from pipeline.analysis.rules.people.spelling import remarks, rewritten, spelled_words
 from pipeline.domain.insight import Contact
 from pipeline.domain.telephone import e164
 from pipeline.language.pack import pack
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.numbers import digit_runs
+from pipeline.language.spoken.spelling import remarks, rewritten, spelled_words
 from tests.support.calls_by_hand import ROSTER, call
 from tests.support.spoken_facts import CALLS
 

@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 from pipeline.analysis.rules.direction.direction import DirectionStep
-from pipeline.analysis.rules.numbers import digit_runs
 from pipeline.analysis.rules.people.contacts import ContactsStep
-from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.gender import of_known, short_form
 from pipeline.domain.insight import Contact, Roster
 from pipeline.language.pack import pack
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.numbers import digit_runs
 from tests.support.calls_by_hand import call
 
 UNKNOWN = ("+15550000000", "+12025550100")

@@ -1,10 +1,10 @@
 import pytest
 
 from pipeline.analysis import analyze
-from pipeline.analysis.rules.numbers import digit_runs
-from pipeline.analysis.rules.people.emails import emails
-from pipeline.analysis.rules.people.spelling import spelled_words
 from pipeline.language.pack import available, pack
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.numbers import digit_runs
+from pipeline.language.spoken.spelling import spelled_words
 from tests.support.calls_by_hand import ROSTER, call
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.analysis.rules.people.phonetics import alike, cologne, sound
+from pipeline.language.spoken.phonetics import alike, cologne, sound
 
 
 @pytest.mark.parametrize(

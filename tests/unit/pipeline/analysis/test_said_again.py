@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.analysis.rules.numbers import digit_runs
-from pipeline.analysis.rules.people.emails import emails
 from pipeline.language.pack import pack
+from pipeline.language.spoken.emails import emails
+from pipeline.language.spoken.numbers import digit_runs
 
 FOUR_ONE_FIVE = "four one five five five five oh one two three"
 GERMAN = "null eins sieben sechs, zwölf, vierunddreißig, acht"

@@ -2,9 +2,9 @@ import pytest
 
 from pipeline.analysis.rules.people.agent import AgentStep, fit
 from pipeline.analysis.rules.people.contacts import ContactsStep
-from pipeline.analysis.rules.people.emails import emails
 from pipeline.domain.insight import Member, Roster
 from pipeline.language.pack import pack
+from pipeline.language.spoken.emails import emails
 from tests.support.calls_by_hand import call
 
 TEAM = (

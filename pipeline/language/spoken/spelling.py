@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from pipeline.analysis.rules.numbers import TOKEN, TextMatch, number
-from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.language.pack import Pack, straighten
+from pipeline.language.spoken.numbers import TOKEN, TextMatch, number
+from pipeline.language.spoken.phonetics import folded
 
 MIN_LETTERS = 3  # of a spelled word
 _SEPARATORS = frozenset(",.-…")

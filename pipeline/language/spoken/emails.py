@@ -4,12 +4,12 @@ import re
 from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 
-from pipeline.analysis.rules.numbers import TOKEN, TextMatch, number_at
-from pipeline.analysis.rules.people.email_tokens import Item, alike, corrected, spelled
-from pipeline.analysis.rules.people.phonetics import folded
-from pipeline.analysis.rules.people.spelling import MIN_LETTERS, alphabet_run, letter_at
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
+from pipeline.language.spoken.email_tokens import Item, alike, corrected, spelled
+from pipeline.language.spoken.numbers import TOKEN, TextMatch, number_at
+from pipeline.language.spoken.phonetics import folded
+from pipeline.language.spoken.spelling import MIN_LETTERS, alphabet_run, letter_at
 
 MAX_ITEMS_APART = 9  # between an "at" and its correction
 MAX_LABEL_WORDS = 4  # of a domain's label without a joint: "bellwether toys"

@@ -1,0 +1,174 @@
+"""Values without a form of their own: passwords and names, which only the words before them announce."""
+
+from collections.abc import Iterator
+
+from pipeline.redaction.cues import Cue, Cues
+from pipeline.redaction.lines import Line
+from pipeline.redaction.runs import interruptions
+
+MAX_VALUE = 8  # tokens of a password or name
+MAX_NAME = 4
+MAX_TO_END = 6  # tokens between the cue of a question and its end
+MAX_TO_NAME = 3
+MAX_SUBJECT = 4  # tokens before the verb of an answer
+MAX_REST = 4  # ... that complete a value in the next turn
+MAX_REST_SECONDS = 6.0
+MAX_ANSWER_SECONDS = 8.0  # from the end of a question to the answer's first word
+_ENDS = frozenset(".?!;")
+
+
+def stated_in(line: Line, cues: Cues) -> Iterator[Cue]:
+    """Yield the cues whose value follows in the same sentence: the other party's next words are no answer."""
+    for cue in cues.cues:
+        if cue.channel == line.channel and cue.kind in ("password", "spelled_name"):
+            at = _after_verb(line, cue)
+            if (at is not None and any(_taken(line, at, MAX_VALUE))) or _is_own(line, cue):
+                yield cue
+
+
+def _is_own(line: Line, cue: Cue) -> bool:
+    """Return whether the speaker means an own value ("my last name, I'll spell it"), and asks for none."""
+    before = range(max(0, cue.first - 1), cue.first + 1)
+    return any(line.lower[at] in line.packs[at].words("roles", "mine") for at in before)
+
+
+def passwords_of(line: Line, cues: Cues, stated: frozenset[Cue]) -> Iterator[list[int]]:
+    """Yield the tokens of passwords: what follows "my password is", and answers to a question for one."""
+    for cue in cues.cues:
+        if cue.kind == "password":
+            for tokens in _value(line, cue, MAX_VALUE, stated):
+                yield tokens
+                yield from _rest(line, tokens)
+
+
+def names_of(line: Line, cues: Cues, stated: frozenset[Cue]) -> Iterator[list[int]]:
+    """Yield the tokens of names after "my name is", and of short answers to a question for one."""
+    for cue in cues.cues:
+        if cue.kind == "person" and cue.channel == line.channel:
+            yield from _taken(line, cue.last + 1, MAX_NAME, strict=True)
+        elif cue.kind == "spelled_name" and (cue in stated or (not line.mixed and cue.to_end <= MAX_TO_NAME)):
+            for tokens in _value(line, cue, MAX_NAME, stated):
+                yield from _taken(line, tokens[0], MAX_NAME, strict=True)
+
+
+def _value(line: Line, cue: Cue, limit: int, stated: frozenset[Cue]) -> Iterator[list[int]]:
+    """Yield the value in the sentence of the cue ("... is X"), or the other party's answer."""
+    if cue in stated:
+        at = _after_verb(line, cue) if cue.channel == line.channel else None
+        yield from _taken(line, at, limit) if at is not None else ()
+        return
+    asks = cue.to_end <= MAX_TO_END and (line.mixed or line.channel != cue.channel)
+    start = _answer(line, cue) if asks else None
+    if start is not None:
+        yield from _taken(line, start, limit)
+
+
+def _rest(line: Line, tokens: list[int]) -> Iterator[list[int]]:
+    """Yield what completes a value in the speaker's next turn, if it is short: "tiger" - "okay" - "eighty-four"."""
+    at = tokens[-1] + 1
+    while at < len(line.tokens) and (line.words[at].text == line.words[tokens[-1]].text or _opens(line, at)):
+        if line.words[at].text == line.words[tokens[-1]].text and line.lower[at].isalnum():
+            return  # the turn continues with something else
+        at += 1
+    if at == len(line.tokens) or line.words[at].start - line.words[tokens[-1]].end > MAX_REST_SECONDS:
+        return
+    for rest in _taken(line, at, MAX_REST + 1):
+        if len(rest) <= MAX_REST and not any(
+            _is_stopword(line, token) and not _is_figure(line, token) for token in rest
+        ):
+            yield rest
+
+
+def _after_verb(line: Line, cue: Cue) -> int | None:
+    """Return the token after the verb that states a value, at most four words after the cue."""
+    for at in range(cue.last + 1, min(len(line.tokens), cue.last + 6)):
+        word = line.lower[at]
+        if word in _ENDS or word in line.packs[at].words("redaction", "no_value"):
+            return None
+        if word == ":" or word in line.packs[at].words("redaction", "states"):
+            return at + 1
+    return None
+
+
+def _answer(line: Line, cue: Cue) -> int | None:
+    """Return the first token of what the other party, or on a mixed channel the next turn, says after a question."""
+    at = _first_after(line, cue)
+    while at < len(line.tokens) and line.channel == cue.channel and line.words[at].text == line.words[cue.last].text:
+        if line.lower[at] == "?":
+            return at + 1
+        if line.lower[at] in _ENDS and line.words[min(at + 1, len(line.words) - 1)].text == line.words[at].text:
+            return None
+        at += 1
+        if at - cue.last > MAX_VALUE:
+            return None
+    if at >= len(line.tokens) or line.words[at].start - cue.end > MAX_ANSWER_SECONDS:
+        return None
+    return at
+
+
+def _first_after(line: Line, cue: Cue) -> int:
+    if line.channel == cue.channel:
+        return cue.last + 1
+    low, high = 0, len(line.words)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if line.words[middle].start < cue.end - 0.2 else (low, middle)
+    return low
+
+
+def _taken(line: Line, first: int, limit: int, strict: bool = False) -> Iterator[list[int]]:
+    """Yield the tokens of a value from `first` on; none if it says that there is no value.
+
+    `strict`: only words that can be a name.
+    """
+    at = first
+    tokens: list[int] = []
+    while at < len(line.tokens) and _opens(line, at):
+        at += 1
+    while at < len(line.tokens) and len(tokens) < limit:
+        word, language = line.lower[at], line.packs[at]
+        if tokens and line.words[at].text != line.words[tokens[0]].text:
+            break
+        if word in _ENDS or (tokens and line.words[at].start - line.words[tokens[-1]].end > 2.0):
+            break
+        if word in language.words("redaction", "no_value"):
+            return
+        if word in language.words("redaction", "states") and len(tokens) < MAX_SUBJECT:
+            tokens, at = [], at + 1  # "the word is ..."
+            continue
+        if strict and (word in language.words("text", "stopwords") or not word[:1].isalpha() or _is_no_name(line, at)):
+            break
+        tokens.append(at)
+        at += 1
+    while tokens and not line.lower[tokens[-1]][:1].isalnum():
+        tokens.pop()
+    if tokens and any(_carries(line, at) for at in tokens):
+        yield tokens
+
+
+def _is_no_name(line: Line, at: int) -> bool:
+    language, word = line.packs[at], line.lower[at]
+    return word in language.words("people", "not_names") or word in language.words("redaction", "not_names")
+
+
+def _opens(line: Line, at: int) -> bool:
+    """Return whether a word only opens an answer: "sure, it's"."""
+    language, word = line.packs[at], line.lower[at]
+    return (
+        word in _ENDS | {",", ":", "-"}
+        or word in interruptions(language.language)
+        or word in language.words("redaction", "states")
+        or word in language.words("redaction", "openers")
+    )
+
+
+def _carries(line: Line, at: int) -> bool:
+    return line.lower[at].isalnum() and not _is_stopword(line, at) and not _opens(line, at)
+
+
+def _is_figure(line: Line, at: int) -> bool:
+    return line.lower[at] in line.packs[at].numbers
+
+
+def _is_stopword(line: Line, at: int) -> bool:
+    return line.lower[at] in line.packs[at].words("text", "stopwords")

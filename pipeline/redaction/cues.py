@@ -1,0 +1,82 @@
+"""Words that announce a value: "card number", "three digits on the back", on any channel."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.redaction.lines import Line
+
+OTHER = "other"
+"""The cue of a number that is not personal: an order, an invoice, a tracking number."""
+KINDS = (
+    "card", "card_code", "card_expiry", "iban", "account", "national_id", "phone", "birth_date", "password", "email",
+    "spelled_name", "address", "person", OTHER,
+)  # fmt: skip
+"""Keys of the section `redaction` of a language pack that hold patterns of cues, by value of `EntityKind`."""
+MAX_LOOK = 16  # tokens after a cue that are counted
+MAX_SECONDS = 30.0  # from a cue to its value
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    kind: str
+    channel: int
+    first: int  # token
+    last: int
+    start: float
+    end: float
+    to_end: int  # tokens from it to the end of its turn
+
+
+@dataclass(frozen=True, slots=True)
+class Cues:
+    """All cues of a call by their end."""
+
+    cues: Sequence[Cue]
+    ends: Sequence[float]
+
+    def before(self, channel: int, token: int, start: float) -> Iterator[Cue]:
+        """Yield the cues before a value, the latest first."""
+        at = bisect_right(self.ends, start + 0.5)
+        for cue in reversed(self.cues[:at]):
+            if start - cue.end > MAX_SECONDS:
+                return
+            if cue.channel != channel or cue.last < token:
+                yield cue
+
+    def after(self, line: Line, token: int, max_tokens: int = 5) -> Iterator[Cue]:
+        """Yield the cues that follow a value in the same turn: "4 1 1 1 is my card number"."""
+        at = bisect_right(self.ends, line.words[token].end)
+        for cue in self.cues[at : at + 8]:
+            follows = cue.channel == line.channel and token < cue.first <= token + max_tokens
+            if follows and line.words[cue.first].text == line.words[token].text:
+                yield cue
+
+
+def cues_of(lines: Sequence[Line]) -> Cues:
+    """Return the cues of all channels; one that announces nothing personal does not count inside another one."""
+    cues: list[Cue] = []
+    for line in lines:
+        spoken = list(_of_line(line))
+        inside = {token for cue in spoken if cue.kind != OTHER for token in range(cue.first, cue.last + 1)}
+        cues += [cue for cue in spoken if cue.kind != OTHER or cue.last not in inside]
+    cues.sort(key=lambda cue: (cue.end, cue.first, cue.kind == "card_code"))
+    return Cues(cues, [cue.end for cue in cues])
+
+
+def _of_line(line: Line) -> Iterator[Cue]:
+    for language in dict.fromkeys(pack.language for pack in line.packs):
+        pack = next(pack for pack in line.packs if pack.language == language)
+        for kind in KINDS:
+            for pattern in pack.patterns("redaction", kind):
+                for match in pattern.finditer(line.text):
+                    first = line.token_at(match.start())
+                    last = max(first, line.token_at(match.end()) - 1)
+                    if first < len(line.words) and line.packs[first].language == language:
+                        start, end = line.words[first].start, line.words[last].end
+                        yield Cue(kind, line.channel, first, last, start, end, _to_end(line, last))
+
+
+def _to_end(line: Line, at: int) -> int:
+    turn = line.words[at].text
+    return sum(line.words[token].text == turn for token in range(at + 1, min(at + MAX_LOOK, len(line.words))))

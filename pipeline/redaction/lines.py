@@ -1,0 +1,101 @@
+"""The words of one channel in order of time, as tokens that know their word: what the detectors read."""
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from pipeline.domain.redaction import EntityWords
+from pipeline.domain.speech import Recognized, text_of
+from pipeline.language.pack import Pack, pack, straighten
+from pipeline.language.spoken.numbers import TOKEN
+
+MAX_WORDS_BRIDGED = 4  # words between two parts of one entity, which are hidden with it
+
+
+@dataclass(frozen=True, slots=True)
+class WordPlace:
+    """A word: `Recognized.texts[text].words[word]`."""
+
+    text: int
+    word: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one channel says. `words[i]` is the word of token i; `packs[i]` its language."""
+
+    channel: int
+    mixed: bool  # it has all parties
+    text: str
+    tokens: list[re.Match[str]]
+    lower: list[str]
+    words: list[WordPlace]
+    packs: list[Pack]
+    firsts: list[int]  # the character at which each token begins
+
+    def token_at(self, character: int) -> int:
+        """Return the first token that begins at or after a character; the number of tokens if there is none."""
+        return bisect_left(self.firsts, character)
+
+    def pieces(self, taken: list[int]) -> tuple[EntityWords, ...]:
+        """Return the words of tokens in ascending order; a few words between two of them belong to the piece."""
+        pieces: list[EntityWords] = []
+        for token in taken:
+            place = self.words[token]
+            last = pieces[-1] if pieces else None
+            if last and last.text == place.text and place.word <= last.last + MAX_WORDS_BRIDGED + 1:
+                end = max(last.end, place.end)
+                pieces[-1] = EntityWords(
+                    last.text, last.first, max(last.last, place.word), self.channel, last.start, end
+                )
+            else:
+                pieces.append(EntityWords(place.text, place.word, place.word, self.channel, place.start, place.end))
+        return tuple(pieces)
+
+
+def main_language(recognized: Recognized) -> str | None:
+    """Return the language of most words, of those that have a pack."""
+    words = Counter(text.language for text in recognized.texts for _ in text.words if pack(text.language).known)
+    return max(words, key=lambda language: (words[language], language), default=None)
+
+
+def lines(recognized: Recognized) -> list[Line]:
+    """Return one line per channel that says something."""
+    by_channel: dict[int, list[int]] = defaultdict(list)
+    for at, text in enumerate(recognized.texts):
+        if text.words:
+            by_channel[text.chunk.channel].append(at)
+    return [_line(recognized, channel, len(by_channel) == 1, texts) for channel, texts in sorted(by_channel.items())]
+
+
+def _line(recognized: Recognized, channel: int, mixed: bool, texts: list[int]) -> Line:
+    written: list[str] = []
+    places: list[WordPlace] = []
+    ends: list[int] = []  # the character after each word
+    length = 0
+    for at in sorted(texts, key=lambda at: (recognized.texts[at].chunk.start, at)):
+        for number, word in enumerate(recognized.texts[at].words):
+            piece = text_of([word]) if word.joined or not written else " " + word.text.strip()
+            written.append(straighten(piece))
+            length += len(piece)
+            places.append(WordPlace(at, number, word.start, word.end))
+            ends.append(length)
+    text = "".join(written)
+    tokens = list(TOKEN.finditer(text))
+    words = [places[bisect_left(ends, token.start() + 1)] for token in tokens]
+    main = main_language(recognized)
+    readers = [pack(text.language) if pack(text.language).known else pack(main) for text in recognized.texts]
+    packs = [readers[word.text] for word in words]
+    return Line(
+        channel,
+        mixed,
+        text,
+        tokens,
+        [token.group().lower() for token in tokens],
+        words,
+        packs,
+        [t.start() for t in tokens],
+    )
