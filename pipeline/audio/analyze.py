@@ -1,8 +1,8 @@
 """The audio stage: stored files -> channels -> labels -> speech -> chunks."""
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pipeline.audio import chunks
 from pipeline.audio.channels import separation
@@ -27,6 +27,7 @@ class Loaded:
     layout: Layout
     warnings: tuple[str, ...] = ()
     folder: str | None = None  # of its scratch files; None: the samples are in memory
+    files: Mapping[int, Decoded] = field(default_factory=dict)  # as decoded, by `Recording.channel`
 
 
 def load(
@@ -85,7 +86,7 @@ def _load(
         raise failures[0]
     leg = usable[0] if expected_files == 2 and len(usable) == 1 else None
     audio, layout = separation.separate(decoded, leg, swapped)
-    return Loaded(audio, layout, tuple(warnings), folder)
+    return Loaded(audio, layout, tuple(warnings), folder, dict(zip(usable, decoded, strict=True)))
 
 
 def analyze_audio(

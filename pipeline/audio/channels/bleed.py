@@ -74,7 +74,7 @@ def _in_direction(
     audio: Audio, activities: Sequence[Activity], source: int, skip: Sequence[Stretch], lag: int
 ) -> DetectedBleed | None:
     windows = _source_alone(audio, activities, source, skip)
-    compared = [(window, _curve(audio, source, *window, lag)) for window in windows]
+    compared = [(window, correlations(audio, source, *window, lag)) for window in windows]
     windows = [window for window, curve in compared if curve is not None]
     curves = [curve for _, curve in compared if curve is not None]
     if not curves:
@@ -164,7 +164,9 @@ def _mean_level(levels: Floats) -> float:
     return float(10 * np.log10(np.mean(10 ** (levels / 10)) + 1e-12)) if len(levels) else -120.0
 
 
-def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.NDArray[np.float64] | None:
+def correlations(
+    audio: Audio, source: int, first: int, last: int, lag: int = LAG
+) -> npt.NDArray[np.float64] | None:
     """Return one window's whitened correlation per delay from -LEAD to `lag`, in robust standard deviations.
 
     None if either channel is silent or the source holds tones.
