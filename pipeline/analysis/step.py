@@ -32,6 +32,7 @@ STEPS: tuple[str, ...] = (
     "pipeline.analysis.rules.people.contacts:ContactsStep",
     "pipeline.analysis.rules.commitments.tasks:TasksStep",
     "pipeline.analysis.rules.summary.summary:SummaryStep",
+    "pipeline.analysis.rules.notice:RecordingNoticeStep",
     "pipeline.analysis.questions.step:QuestionsStep",
 )
 """In order: a step may build on those above it."""

@@ -13,7 +13,8 @@ class Question:
     """A question in plain words, or a tracker. Without limits it applies to every call and to the whole call.
 
     `first`, `last`: minutes from the first, or before the last, word of a person. `unless`: a phrase does not count in
-    a sentence with one of these. `choices`: each with its phrases. `required`: a tracker is raised if it is missing.
+    a sentence with one of these. `choices`: each with its phrases. `finding`: a tracker of this finding instead of
+    phrases. `required`: a tracker is raised if it is missing.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -30,6 +31,7 @@ class Question:
     phrases: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    finding: Literal["recording_notice"] | None = None
     required: bool = False
     weight: float = 1.0
     version: int = 0  # counted by the database

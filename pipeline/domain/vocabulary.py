@@ -14,6 +14,14 @@ class CallOutcome(StrEnum):
     NO_SPEECH = "no_speech"
 
 
+class NoticeState(StrEnum):
+    """Whether the parties were told that the call is recorded, as the finding "recording_notice" says."""
+
+    FOUND = "found"
+    NOT_FOUND = "not_found"
+    COULD_NOT_LOOK = "could_not_look"
+
+
 class NoSpeechReason(StrEnum):
     """Why no party says a word in a call."""
 

@@ -46,6 +46,7 @@ REQUIRED: dict[str, str] = {
     """,
     "statistics": "backchannels questions",
     "summary": "template parties agreed reason voicemail wrong_number removal anything_else refused resolved closing",
+    "notice": "recorded not_recorded",
     "topics": "announcing capitals general",
     "roles": """
         welcome presents_company asks_particulars promises customer introduces introduced addresses titles

@@ -8,7 +8,7 @@ import phonenumbers
 from db.experiments.runs import Run
 from pipeline.domain.speech import LabelKind
 from pipeline.domain.stage import Stage
-from pipeline.domain.vocabulary import CallOutcome
+from pipeline.domain.vocabulary import CallOutcome, NoticeState
 
 STATES: Mapping[str, str] = {
     "received": "Awaiting recording",
@@ -71,6 +71,17 @@ DIRECTION_SOURCES: Mapping[str, str] = {
     "sender": "from the phone system",
     "talk": "from the conversation",
     "numbers": "from the phone numbers",
+}
+NOTICES: Mapping[str, str] = {
+    NoticeState.FOUND: "Given",
+    NoticeState.NOT_FOUND: "Not given",
+    NoticeState.COULD_NOT_LOOK: "Not evaluated",
+}
+NOTICE_GIVERS: Mapping[str, str] = {
+    "rep": "Agent",
+    "customer": "Customer",
+    "announcement": "Announcement",
+    "unknown": "Speaker",
 }
 AGENT_SOURCES: Mapping[str, str] = {
     "sender": "from the phone system",

@@ -63,6 +63,9 @@ class Definition(Body):
     choices: dict[ChoiceName, Phrases] = Field(
         default={}, max_length=50, description="Type choice only: each answer with its phrases."
     )
+    finding: Literal["recording_notice"] | None = Field(
+        None, description="Trackers only, instead of phrases: the call is said to be recorded, by a machine or a party."
+    )
     required: bool = Field(False, description="Trackers only: raised if it is not said.")
     weight: Weight = 1.0
 
@@ -74,10 +77,8 @@ class Definition(Body):
 
     def _faults(self) -> Iterator[str]:
         """Yield faults; each starts with the name of its field."""
-        if self.type == "tracker":
-            if not self.phrases:
-                yield "phrases: required for a tracker."
-        elif not self.question.strip():
+        yield from self._tracker_faults()
+        if self.type != "tracker" and not self.question.strip():
             yield 'question: required, such as "Did the agent offer an appointment?"'
         if self.type == "choice":
             if len(self.choices) < 2:
@@ -89,10 +90,16 @@ class Definition(Body):
                 yield "phrases: with the type choice, phrases belong to the choices."
         elif self.choices:
             yield "choices: allowed for the type choice only."
-        if self.required and self.type != "tracker":
-            yield "required: allowed for trackers only."
         if sum(map(len, (self.phrases, self.unless, *self.choices.values()))) > MAX_PHRASES:
             yield f"phrases: max. {MAX_PHRASES} per question; split it."
+
+    def _tracker_faults(self) -> Iterator[str]:
+        if self.type != "tracker":
+            yield from (f"{name}: allowed for trackers only." for name in ("required", "finding") if getattr(self, name))
+        elif not self.phrases and not self.finding:
+            yield "phrases: required for a tracker, or finding."
+        elif self.finding and (self.phrases or self.unless or self.party != "anyone" or self.first or self.last):
+            yield "finding: without phrases, unless, party, first and last, which it does not use."
 
     def domain(self, teams: Mapping[str, UUID]) -> Question:
         """Return the question. `teams`: ids by lower-case name and id. Raises `DefinitionRefused` for unknown teams."""

@@ -38,7 +38,7 @@ def asked_turns(question: Question, material: Material) -> AskedTurns | NotEvalu
     """Return the turns that a question is about, without machines. Minutes count from the first word of a person, or
     back from the last.
     """
-    if refused := _not_of_these_calls(question, material):
+    if refused := excluded(question, material):
         return refused
     spoken = [turn for turn in read(material) if turn.turn.words]
     if not spoken:
@@ -60,10 +60,11 @@ def _why_silent(question: Question, spoken: Sequence[SpokenTurn]) -> str:
 
 def is_of_these_calls(defined: Defined, material: Material) -> bool:
     """Return whether the call is known to be in the scope of a question or scorecard."""
-    return _not_of_these_calls(defined, material) is None
+    return excluded(defined, material) is None
 
 
-def _not_of_these_calls(question: Defined, material: Material) -> NotEvaluated | None:
+def excluded(question: Defined, material: Material) -> NotEvaluated | None:
+    """Return why a call is not, or may not be, in the scope of a question or scorecard; None if it is."""
     call, spoken = material.call, (material.transcript.language or "")[:2]
     if question.teams and str(call.team_id) not in question.teams:
         return NotEvaluated("out_of_scope", "the call belongs to another team")

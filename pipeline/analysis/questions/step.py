@@ -15,13 +15,14 @@ from pipeline.analysis.questions.phrases import (
     ignored,
     words_of,
 )
-from pipeline.analysis.questions.scope import AskedTurns, NotEvaluated, asked_turns, is_of_these_calls
+from pipeline.analysis.questions.scope import AskedTurns, NotEvaluated, asked_turns, excluded, is_of_these_calls
 from pipeline.analysis.questions.values import SpokenValue, mean_confidence, sentence_of, value_of
-from pipeline.analysis.talk import SpokenTurn
+from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.answers import AnswerState, QuestionAnswer, TrackerMatch, TrackerResult
 from pipeline.domain.insight import Evidence, Finding, Material
 from pipeline.domain.questions import Question
 from pipeline.domain.scorecards import ScorecardResult, score
+from pipeline.domain.vocabulary import NoticeState
 
 MAX_MATCHES = 20  # stored per tracker
 NO_MODEL = "no phrases, and no language model is configured"
@@ -176,6 +177,8 @@ def _choice(search: _Search) -> _Place | None:
 
 def track(question: Question, material: Material) -> TrackerResult:
     """Return the matches of a tracker, and whether they raise its event."""
+    if question.finding is not None:
+        return _track_finding(question, question.finding, material)
     shared = (question.key, question.version, question.question, question.required)
     turns = asked_turns(question, material)
     if isinstance(turns, NotEvaluated):
@@ -194,3 +197,21 @@ def track(question: Question, material: Material) -> TrackerResult:
         return TrackerResult(*shared, unsearched.state, False, reason=reason)
     state: AnswerState = "said" if matches else "not_said"
     return TrackerResult(*shared, state, bool(matches) != question.required, tuple(matches), reason)
+
+
+_STATES: Mapping[str, AnswerState] = {NoticeState.FOUND: "said", NoticeState.NOT_FOUND: "not_said"}
+
+
+def _track_finding(question: Question, step: str, material: Material) -> TrackerResult:
+    """Return a tracker of a finding, in which announcements count as well."""
+    shared = (question.key, question.version, question.question, question.required)
+    if refused := excluded(question, material):
+        return TrackerResult(*shared, refused.state, False, reason=refused.reason)
+    found = material.findings.get(step)
+    state = _STATES.get(found.value.get("state", ""), "not_asked") if found else "not_asked"
+    if found is None or state == "not_asked":
+        return TrackerResult(*shared, "not_asked", False, reason=found.note if found else f"there is no {step}")
+    turns = {turn.turn.index: turn for turn in read(material, machines=True)}
+    spoken = [(turns[evidence.turn], evidence) for evidence in found.evidence]
+    matches = [TrackerMatch(turn.turn.speaker, quoted, mean_confidence(quoted, turn)) for turn, quoted in spoken]
+    return TrackerResult(*shared, state, (state == "said") != question.required, tuple(matches), found.note)

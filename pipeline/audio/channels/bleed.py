@@ -164,9 +164,7 @@ def _mean_level(levels: Floats) -> float:
     return float(10 * np.log10(np.mean(10 ** (levels / 10)) + 1e-12)) if len(levels) else -120.0
 
 
-def correlations(
-    audio: Audio, source: int, first: int, last: int, lag: int = LAG
-) -> npt.NDArray[np.float64] | None:
+def correlations(audio: Audio, source: int, first: int, last: int, lag: int = LAG) -> npt.NDArray[np.float64] | None:
     """Return one window's whitened correlation per delay from -LEAD to `lag`, in robust standard deviations.
 
     None if either channel is silent or the source holds tones.

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.domain.insight import Evidence, Finding
+from pipeline.domain.vocabulary import NoticeState
 from serve_app.cli.ui.output import plain
 
 Names = Mapping[str, str]
@@ -60,6 +61,13 @@ def _direction(finding: Finding) -> list[RenderableType]:
         return []
     why = "from the submission" if source == "sender" else f"from the {source}{_confidence(finding)}"
     return [Text(f"{'outgoing' if outgoing else 'incoming'}, {why}"), *_quotes(finding.evidence)]
+
+
+def _notice(finding: Finding) -> list[RenderableType]:
+    state, by, at = (finding.value.get(name) for name in ("state", "by", "at"))
+    if state != NoticeState.FOUND:
+        return [Text("not given" if state == NoticeState.NOT_FOUND else "not evaluated", style="dim")]
+    return [Text(f"given at {at:.1f} s, by {by}"), *_quotes(finding.evidence)]
 
 
 def _agent(finding: Finding) -> list[RenderableType]:
@@ -258,6 +266,7 @@ VIEWS: dict[str, Callable[[Finding], list[RenderableType]]] = {
     "questions": _questions,
     "summary": _summary,
     "direction": _direction,
+    "recording_notice": _notice,
     "agent": _agent,
     "tasks": _tasks,
     "tone": _tone,
