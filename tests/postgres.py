@@ -17,6 +17,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE, Database
+from db.core.tables import workspaces
 from db.intake import submit as calls
 from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
@@ -307,6 +308,8 @@ async def world(database: Database, world_pool: "DatabasePool") -> World:
 
 async def new_world(database: Database) -> World:
     workspace = await directory.create_workspace(database, "Acme", default_country="DE", time_zone="Europe/Berlin")
+    everyone = sa.update(workspaces).where(workspaces.c.id == workspace.workspace_id).values(voiceprints="all")
+    await database.change(workspace.workspace_id, everyone)  # as in workspaces of earlier releases
     team = await directory.create_team(database, workspace.workspace_id, "Sales")
     other = await directory.create_team(database, workspace.workspace_id, "Support")
     senders = [await _sender(database, workspace.workspace_id, scope) for scope in (None, team.team_id, other.team_id)]

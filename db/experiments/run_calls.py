@@ -19,6 +19,8 @@ from db.core.rows import CALL_COLUMNS, dump_json, from_now, to_call
 from db.core.tables import calls, run_calls, runs
 from db.queue import stage_results
 from db.queue.jobs import Lease
+from db.records.complete import matched_member
+from db.workspace import consents
 from pipeline.domain.call import Job
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Transcript
@@ -199,6 +201,9 @@ async def complete(database: Database, lease: RunLease, outcome: RunOutcome) -> 
         await _hold(connection, lease)
         await connection.execute(sa.update(run_calls).where(_is_held(lease)).values(values))
         await stage_results.thin_voices(connection, lease.lease, outcome.transcript, outcome.producers)
+        agent = lease.lease.call.user_id or matched_member(outcome.transcript)
+        if not await consents.allows(connection, lease.lease.workspace_id, agent):
+            await stage_results.drop_voiceprints(connection, lease.lease.call_pk)
         await _end(connection, lease.run_id)
 
 

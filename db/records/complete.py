@@ -1,6 +1,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,7 +16,7 @@ from db.records import corrections, erasures, event_record, write
 from db.voices import voiceprints
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding
-from pipeline.domain.speech import Transcript, Voiceprint
+from pipeline.domain.speech import BY_VOICE, Transcript, Voiceprint
 from pipeline.domain.stage import Stage
 from pipeline.domain.voices import VoicePolicy
 
@@ -39,8 +40,8 @@ async def complete(
 
     `voiceprint` is the agent's, stored under the call's `user_id`; `voices` decides how profiles use it (None: not).
     Without a voiceprint, an "analyze" job keeps an earlier one, and a "process" job removes it, since its recording may
-    be another. Other voices in stage results are deleted, and those of an erased member. `producers`: of the stage
-    results in the record. `analysis_warnings`: replaced by the next analysis.
+    be another. Other voices in stage results are deleted, and those of an erased member or without consent.
+    `producers`: of the stage results in the record. `analysis_warnings`: replaced by the next analysis.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -70,12 +71,19 @@ async def _keep_voice(
     voices: VoicePolicy | None,
     producers: Mapping[Stage, str],
 ) -> None:
-    """Store the agent's voiceprint, unless the member was erased, and delete all other voices."""
+    """Store the agent's voiceprint, unless the member was erased or does not consent, and delete all other voices."""
     is_erased = await erasures.is_erased_member(connection, lease.workspace_id, call.user_id)
-    await voiceprints.keep(connection, lease, call.user_id, None if is_erased else voiceprint, voices)
+    new = None if is_erased else voiceprint
+    may_stay = await voiceprints.keep(connection, lease, call.user_id, new, voices, matched_member(transcript))
     await stage_results.drop_voices(connection, lease, call, transcript, producers)
-    if is_erased:
+    if is_erased or not may_stay:
         await stage_results.drop_voiceprints(connection, lease.call_pk)
+
+
+def matched_member(transcript: Transcript) -> UUID | None:
+    """Return the member whose voice profile identified a speaker."""
+    matched = (speaker.user_id for speaker in transcript.speakers if speaker.role_reason == BY_VOICE)
+    return next((UUID(user_id) for user_id in matched if user_id), None)
 
 
 def _metadata(call: Call) -> Call:

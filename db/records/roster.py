@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database
 from db.core.tables import call_contacts, calls, contacts, members, teams, voice_centroids, voiceprints, workspaces
 from db.queue.jobs import Lease
-from db.workspace import questions
+from db.workspace import consents, questions
 from db.workspace.directory import template
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.questions import Question, Scorecard
@@ -78,6 +78,7 @@ async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[Membe
         sa.select(voice_centroids)
         .join(members, same_member)
         .where(_of_team(lease), voice_centroids.c.kind == "profile")
+        .where(consents.is_allowed(voice_centroids.c.workspace_id, voice_centroids.c.user_id))
         .order_by(voice_centroids.c.user_id, voice_centroids.c.model, voice_centroids.c.position)
     )
     return tuple(

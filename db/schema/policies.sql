@@ -142,6 +142,7 @@ SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
 
 SELECT isolate('read_seals', 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id');
+SELECT isolate('member_consents', 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'user_id');
 
 -- These belong to no workspace: only the service and its operators see them.
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name'),
@@ -173,6 +174,8 @@ CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
 SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
 FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views', 'erased_calls', 'erasures']) AS name;
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
+SELECT isolate_team('member_consents', $$EXISTS (SELECT FROM members m
+    WHERE m.workspace_id = member_consents.workspace_id AND m.user_id = member_consents.user_id)$$);
 SELECT isolate_team('retention_periods', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
 SELECT isolate_team('legal_holds', $$kind <> 'call' OR EXISTS (SELECT FROM calls WHERE calls.call_id::text = subject)$$);
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.tables import calls, findings, jobs, voice_centroids, voiceprint_events, voiceprints
+from db.workspace import consents
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Standing, VoicePolicy, VoiceSample
 
@@ -26,9 +27,10 @@ APPROVED = "approved"  # an action
 def learnable() -> sa.ColumnElement[bool]:
     """Return the only condition for voiceprints that profiles may use: not removed, and named by a sender or a user.
 
-    A recognized voice is never used. Any other restriction (a missing or expired consent) belongs here.
+    A recognized voice is never used, nor one without the consent that its workspace requires.
     """
-    return sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
+    named = sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
+    return sa.and_(named, consents.is_allowed(voiceprints.c.workspace_id, voiceprints.c.user_id))
 
 
 def approved() -> sa.ColumnElement[bool]:

@@ -14,12 +14,17 @@ from db.core.rows import filter_by, read
 from db.core.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
 from db.queue.jobs import Lease
 from db.voices import profiles
+from db.workspace import consents
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import VoicePolicy
 
 
 class NoVoiceprint(LookupError):
     """The call does not exist, or has no voiceprint."""
+
+
+class NoConsent(ValueError):
+    """The member has not agreed to voiceprints, or the workspace stores none."""
 
 
 class UnassignedVoiceprint(ValueError):
@@ -80,21 +85,31 @@ async def keep(
     user_id: UUID | None,
     voiceprint: Voiceprint | None,
     policy: VoicePolicy | None = None,
-) -> None:
+    matched: UUID | None = None,
+) -> bool:
     """Store the agent's voice in this call under the member who handled it, if known, and update profiles.
 
-    None keeps an earlier one of an "analyze" job and removes that of a "process" job. A user's action (removal,
-    assignment) persists, whatever the call's sender submits later. Without a policy profiles do not use it.
+    Returns False if the voice may not be stored (`consents`), here or elsewhere: an earlier one is deleted. `matched`:
+    the member whose profile a voice of a mixed recording matched. Without a voiceprint, an "analyze" job keeps an
+    earlier one, and a "process" job removes it. A user's action (removal, assignment) persists, whatever the call's
+    sender submits later. Without a policy profiles do not use it.
     """
     of_call = voiceprints.c.call_pk == lease.call_pk
     stored_model = (await connection.execute(sa.select(voiceprints.c.model).where(of_call))).scalar()
-    if stored_model is None and voiceprint is None:
-        return
+    if stored_model is None and voiceprint is None and matched is None:
+        return True
     await profiles.hold(connection, lease.workspace_id)
+    if stored_model is None and voiceprint is None:
+        return await consents.allows(connection, lease.workspace_id, matched)
     approved = profiles.approved().label("approved")
     previous = (await connection.execute(sa.select(voiceprints, approved).where(of_call))).one_or_none()
     name = _name(previous, user_id)
-    if voiceprint is not None:
+    allowed = await consents.allows(connection, lease.workspace_id, name["user_id"] or matched)
+    if not allowed:
+        voiceprint = None
+        await connection.execute(sa.delete(voiceprint_events).where(voiceprint_events.c.call_pk == lease.call_pk))
+        await connection.execute(sa.delete(voiceprints).where(of_call))
+    elif voiceprint is not None:
         values = {"workspace_id": lease.workspace_id, **name, **_of(voiceprint)}
         upsert = insert(voiceprints).values(call_pk=lease.call_pk, **values)
         await connection.execute(upsert.on_conflict_do_update(index_elements=["call_pk"], set_=values))
@@ -105,10 +120,11 @@ async def keep(
     else:
         await connection.execute(sa.delete(voiceprints).where(of_call))
     affected = {previous.user_id if previous else None, name["user_id"]}
-    if policy is None:
-        return
-    for model in {previous.model if previous else None, voiceprint.model if voiceprint else None} - {None}:
-        await profiles.refresh(connection, lease.workspace_id, str(model), affected, policy)
+    models = {previous.model if previous else None, voiceprint.model if voiceprint else None} - {None}
+    if policy is not None:
+        for model in models:
+            await profiles.refresh(connection, lease.workspace_id, str(model), affected, policy)
+    return allowed
 
 
 async def list_(database: Database, workspace_id: UUID | None = None, limit: int = 1000) -> list[VoiceprintSummary]:
@@ -162,14 +178,17 @@ async def remove(
 async def restore(
     database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
-    """Restore a removed sample; the gate decides whether it is enrolled. Raises `NoVoiceprint`."""
+    """Restore a removed sample; the gate decides whether it is enrolled. Raises `NoVoiceprint`, `NoConsent`."""
     return await _change(database, call_id, workspace_id, who, "restored", {"removed_at": None}, policy)
 
 
 async def assign(
     database: Database, call_id: UUID, user_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
-    """Assign a voice to a member. It persists, whatever the call's sender submits later. Raises `NoVoiceprint`."""
+    """Assign a voice to a member. It persists, whatever the call's sender submits later.
+
+    Raises `NoVoiceprint`, and `NoConsent` if the member's voice may not be stored.
+    """
     values = {"user_id": user_id, "named_by": "person"}
     return await _change(database, call_id, workspace_id, who, "assigned", values, policy)
 
@@ -213,6 +232,9 @@ async def _change(
             return _summary(current)
         if action == profiles.APPROVED and current.named_by not in ("sender", "person"):
             raise UnassignedVoiceprint(f"the voiceprint of call {call_id} is unassigned: assign it first")
+        owner = values.get("user_id", current.user_id)
+        if action != "removed" and not await consents.allows(connection, current.workspace_id, owner):
+            raise NoConsent("the voice of this member may not be stored: record the member's consent first")
         of_call = voiceprints.c.call_pk == current.call_pk
         if values:
             await connection.execute(sa.update(voiceprints).where(of_call).values(**values))

@@ -8,6 +8,14 @@ from typing import Protocol
 from pipeline.domain.speech import Voiceprint
 
 
+class KeptVoices(StrEnum):
+    """Whose voiceprints a workspace stores."""
+
+    OFF = "off"  # none
+    CONSENTED = "consented"  # of members with a consent that is neither expired nor withdrawn
+    ALL = "all"  # of all agents: workspaces of releases before consents, until they choose
+
+
 class Standing(StrEnum):
     """How a sample counts in its member's profile."""
 

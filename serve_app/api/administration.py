@@ -15,14 +15,17 @@ from db.core.pages import Page
 from db.records import retention
 from db.records.retention import RetentionPeriod
 from db.search import people_list
-from db.workspace import access_log, admin_log, directory, keys, legal_holds, llm_usage, removal
+from db.voices import consent
+from db.workspace import access_log, admin_log, consents, directory, keys, legal_holds, llm_usage, removal
 from db.workspace.access_log import Read, ReadFilter
 from db.workspace.admin_log import AdminChange
+from db.workspace.consents import VoiceConsent
 from db.workspace.directory import DirectoryMember, Team, Workspace
 from db.workspace.keys import KeyInfo
 from db.workspace.legal_holds import LegalHold
 from db.workspace.llm_usage import ModelUsage
 from pipeline.domain.insight import Contact
+from pipeline.domain.voices import KeptVoices
 from serve_app.api import bodies
 from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer
 from serve_app.api.bodies import read_admin_body
@@ -43,6 +46,7 @@ class CreatedKey:
 
 
 TEAM, MEMBER = "/teams/{team_id:uuid}", "/members/{user_id:uuid}"
+CONSENTS = f"{MEMBER}/consents"
 CONTACT, KEY, HOLD = "/contacts/{contact_id:uuid}", "/keys/{key_id:uuid}", "/holds/{hold_id:uuid}"
 
 
@@ -54,7 +58,13 @@ async def change_workspace(writing: Writing) -> Response:
     writing.require_workspace_key("the workspace")
     body = await read_admin_body(writing.request, bodies.WorkspaceChanges)
     changes = body.sent_fields()
-    return answer_with(await directory.update_workspace(writing.database, writing.home, changes, writing.actor))
+    kept = changes.pop("voiceprints", None)
+    if changes or kept is None:
+        workspace = await directory.update_workspace(writing.database, writing.home, changes, writing.actor)
+    if kept is not None:
+        kept_voices = (KeptVoices(kept), writing.voices, writing.actor)
+        workspace = await consent.set_kept(writing.database, writing.home, *kept_voices)
+    return answer_with(workspace)
 
 
 async def show_model_usage(reading: Writing) -> Response:
@@ -122,6 +132,28 @@ async def remove_member(writing: Writing) -> Response:
     member = await _member(writing)
     await directory.remove_member(writing.database, member, writing.actor)
     return answer_with(member)
+
+
+async def list_consents(reading: Writing) -> Response:
+    member = await _member(reading)
+    return json_answer(reading, Page(tuple(await consents.list_(reading.database, reading.home, member.user_id))))
+
+
+async def create_consent(writing: Writing) -> Response:
+    body = await read_admin_body(writing.request, bodies.NewConsent)
+    member = await _member(writing)
+    try:
+        fields = (member, body.text_version, body.expires_at, writing.actor)
+        return answer_with(await consents.record(writing.database, *fields), 201)
+    except consents.ConsentRefused as error:
+        raise AdminBodyRefused([Fault("/expiresAt", str(error))]) from None
+
+
+async def withdraw_consent(writing: Writing) -> Response:
+    """Withdraw the consents of a member and delete the voices; return the consents."""
+    member = await _member(writing)
+    withdrawn = await consent.withdraw(writing.database, member, writing.voices, writing.actor)
+    return answer_with(Page(tuple(withdrawn)))
 
 
 async def create_contact(writing: Writing) -> Response:
@@ -304,6 +336,13 @@ ROUTES = (
     admin_route("PATCH", MEMBER, change_member, "Change a member", DirectoryMember, bodies.MemberChanges),
     admin_route(
         "DELETE", MEMBER, remove_member, "Delete a member and its voice profile; calls keep the userId", DirectoryMember
+    ),
+    admin_route(
+        "GET", CONSENTS, list_consents, "List a member's consents to voiceprints, the latest first", Page[VoiceConsent]
+    ),
+    admin_route("POST", CONSENTS, create_consent, "Record a consent of a member", VoiceConsent, bodies.NewConsent),
+    admin_route(
+        "DELETE", CONSENTS, withdraw_consent, "Withdraw a member's consent and delete the voice", Page[VoiceConsent]
     ),
     admin_route("POST", "/contacts", create_contact, "Create a contact", Contact, bodies.NewContact),
     admin_route("PATCH", CONTACT, change_contact, "Change a contact", Contact, bodies.ContactChanges),

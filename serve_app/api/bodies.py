@@ -97,6 +97,9 @@ class WorkspaceChanges(_WithSummary):
     summary: SummaryBody | None = Field(
         None, description="Template of its summaries; null: the default of the call's language."
     )
+    voiceprints: Literal["off", "consented"] | None = Field(
+        None, description="Whose voiceprints are stored: none, or those of members with a consent. Deletes the others."
+    )
 
 
 class NewTeam(Body):
@@ -134,6 +137,15 @@ class MemberChanges(Body):
     name: Name | None = None
     aliases: list[Alias] | None = Field(None, max_length=20)
     team_id: Id | None = Field(None, description="null: no team.")
+
+
+class NewConsent(Body):
+    """A member's consent to voiceprints."""
+
+    text_version: str = Field(
+        min_length=1, max_length=200, description="Version of the text that the member agreed to."
+    )
+    expires_at: Moment | None = Field(None, description="Unset: until it is withdrawn.")
 
 
 class NewContact(Body):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from db.core.database import Database
 from db.records import retention
+from db.voices import consent
 from pipeline.domain.voices import VoicePolicy
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.options import ErasureOptions
@@ -40,6 +41,8 @@ class RetentionLoop(LeaseLoop[None]):
         sizes = (options.BATCH_CALLS, options.WINDOW_CALLS, options.PAUSE_SECONDS, options.PASS_SECONDS)
         while not self._drained:
             started = time.monotonic()
+            if expired := await consent.expire(self._database, self._policy):
+                log.info("voices of %d calls deleted: the consent has expired", expired)
             calls = await retention.expire(self._database, self._policy, *sizes)
             if calls:
                 log.info("retention: content of %d calls deleted", calls)

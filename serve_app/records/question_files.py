@@ -95,7 +95,9 @@ class Definition(Body):
 
     def _tracker_faults(self) -> Iterator[str]:
         if self.type != "tracker":
-            yield from (f"{name}: allowed for trackers only." for name in ("required", "finding") if getattr(self, name))
+            yield from (
+                f"{name}: allowed for trackers only." for name in ("required", "finding") if getattr(self, name)
+            )
         elif not self.phrases and not self.finding:
             yield "phrases: required for a tracker, or finding."
         elif self.finding and (self.phrases or self.unless or self.party != "anyone" or self.first or self.last):

@@ -1,20 +1,27 @@
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
 from serve_app.cli.ui import lookup
+from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Rename, Team, parse_id
+from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, Scope, drop_none, listing
 
 if TYPE_CHECKING:
-    from db.workspace import directory
+    from db.voices import consent as voice_consent
+    from db.workspace import consents, directory
+    from serve_app import settings
 else:
-    (directory,) = lazy("db.workspace.directory")
+    voice_consent, consents, directory, settings = lazy(
+        "db.voices.consent", "db.workspace.consents", "db.workspace.directory", "serve_app.settings"
+    )
 
 
-app = Group("Members: the people who handle calls. Submissions identify them by userId.")
+app = Group("Members: the people who handle calls. Submissions identify them by userId.", {ValueError: ("", USAGE)})
 
 MemberArgument = Annotated[str, typer.Argument(metavar="NAME|ID", help="The member, by name or user id.")]
 Aliases = Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.")]
@@ -83,6 +90,50 @@ async def delete(scope: Scope, member: MemberArgument) -> Result:
     match = await lookup.member(scope.database, scope.id, member)
     await directory.remove_member(scope.database, match)
     return Result({"removed": match}, f"Deleted member {match.name!r}; calls keep the userId {match.user_id}.")
+
+
+@app.setting("text", "withdraw", exclusive=("text withdraw", "expires withdraw"))
+async def consent(
+    scope: Scope,
+    member: MemberArgument,
+    text: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Record a consent to this version of your text.")
+    ] = None,
+    expires: Annotated[
+        datetime | None, typer.Option(help="End of the consent; left out: until it is withdrawn.")
+    ] = None,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Withdraw it and delete the voice profile.")] = False,
+) -> Result:
+    """Show, record or withdraw a member's consent to voiceprints.
+
+    `switchboard workspaces voiceprints consented` stores voiceprints of members with a consent.
+
+    Examples:
+
+      switchboard members consent "Dana Wolf" --text 2026-01 --expires 2027-01-31
+
+      switchboard members consent "Dana Wolf" --withdraw
+    """
+    match = await lookup.member(scope.database, scope.id, member)
+    if expires is not None and text is None:
+        raise CommandError("--expires needs --text.", "Record the consent with --text VERSION.", USAGE)
+    if withdraw:
+        history = await voice_consent.withdraw(scope.database, match, settings.Settings().voices())
+    elif text is not None:
+        await consents.record(scope.database, match, text, expires and expires.astimezone())
+        history = await consents.list_(scope.database, scope.id, match.user_id)
+    else:
+        history = await consents.list_(scope.database, scope.id, match.user_id)
+    empty = f"{match.name} has not agreed to voiceprints: none is stored."
+    return Result(history, [_consent_line(entry) for entry in history], () if history else (empty,))
+
+
+def _consent_line(entry: "consents.VoiceConsent") -> str:
+    line = f"{moment(entry.recorded_at)} agreed to {entry.text_version}, recorded by {entry.recorded_by}"
+    if entry.withdrawn_at is not None:
+        return f"{line}; withdrawn {moment(entry.withdrawn_at)} by {entry.withdrawn_by}"
+    until = f"; until {moment(entry.expires_at)}" if entry.expires_at else ""
+    return f"{line}{until}{'' if entry.active else '; not in force'}"
 
 
 @app.reads()

@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 
 from db.voices import voiceprints
-from db.voices.voiceprints import NoVoiceprint, UnassignedVoiceprint
+from db.voices.voiceprints import NoConsent, NoVoiceprint, UnassignedVoiceprint
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import parse_id
 from serve_app.cli.ui.output import err, moment, out
@@ -36,7 +36,7 @@ app = Group(
     A member is recognized when several of their calls agree. An outlier is stored but not enrolled. A wrong sample can
     be removed, as if it had never existed.
 """,
-    {NoVoiceprint: (LIST_HINT, FAILED)},
+    {NoVoiceprint: (LIST_HINT, FAILED), NoConsent: ("`switchboard members consent NAME --text VERSION`.", FAILED)},
 )
 
 CallId = Annotated[UUID, typer.Argument(metavar="CALL_ID", parser=parse_id(LIST_HINT), help="The call of the sample.")]

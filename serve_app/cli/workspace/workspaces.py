@@ -16,13 +16,15 @@ from serve_app.cli.ui.resource import RELEASE, Group, Result, Scope, confirm, da
 if TYPE_CHECKING:
     from db.core.database import Database
     from db.records import erasures
+    from db.voices import consent as voice_consent
     from db.workspace import admin_log, directory, llm_usage, removal
     from db.workspace import settings as workspace_settings
     from pipeline.domain.summaries import TemplatePart
     from serve_app import settings
 else:
-    erasures, admin_log, directory, llm_usage, removal, workspace_settings, settings = lazy(
+    erasures, voice_consent, admin_log, directory, llm_usage, removal, workspace_settings, settings = lazy(
         "db.records.erasures",
+        "db.voices.consent",
         "db.workspace.admin_log",
         "db.workspace.directory",
         "db.workspace.llm_usage",
@@ -221,6 +223,41 @@ async def digits(
         workspace = await workspace_settings.set_keep_digits(scope.database, scope.id, keep)
     what = "which keys were pressed" if workspace.keep_digits else "only the number of pressed keys"
     return Result(workspace, f"{workspace.name} stores {what}.")
+
+
+@app.setting("kept")
+async def voiceprints(
+    scope: Scope,
+    kept: Annotated[
+        str | None, typer.Argument(metavar="[off|consented]", help="Left out: the current setting is shown.")
+    ] = None,
+    yes: Yes = False,
+) -> Result:
+    """Show or change whose voiceprints are stored: none (off), or those of members with a consent.
+
+    A change deletes the other voiceprints and voice profiles at once, so it needs --yes. `switchboard members consent`
+    records consents.
+
+    Example:
+
+      switchboard workspaces voiceprints consented --yes --workspace acme
+    """
+    from pipeline.domain.voices import KeptVoices
+
+    workspace = scope.workspace
+    if kept is not None:
+        if kept not in (KeptVoices.OFF, KeptVoices.CONSENTED):
+            raise CommandError(f"{kept!r} is not a setting of voiceprints.", "Write off or consented.", USAGE)
+        if not yes:
+            raise CommandError("It deletes voiceprints.", "Add --yes to delete those that may not be stored.", USAGE)
+        policy = settings.Settings().voices()
+        workspace = await voice_consent.set_kept(scope.database, scope.id, KeptVoices(kept), policy)
+    whose = {
+        KeptVoices.OFF: "no voiceprints",
+        KeptVoices.CONSENTED: "voiceprints of members with a consent",
+        KeptVoices.ALL: "voiceprints of all agents, as before consents were recorded",
+    }
+    return Result(workspace, f"{workspace.name} stores {whose[workspace.voiceprints]}.")
 
 
 @app.setting("host")

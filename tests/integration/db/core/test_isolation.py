@@ -67,6 +67,8 @@ _JOB = "SELECT id AS call_pk, job_id FROM calls WHERE call_id = :call"
 _FULL = (
     "INSERT INTO host_credentials (workspace_id, host, kind, secret) VALUES (:workspace, 'h', 'bearer', 'sealed')",
     "INSERT INTO members (workspace_id, team_id, name) VALUES (:workspace, :team, 'Ana')",
+    "INSERT INTO member_consents (workspace_id, user_id, text_version, recorded_by)"
+    " SELECT workspace_id, user_id, '1', 'me' FROM members WHERE workspace_id = :workspace",
     "INSERT INTO contacts (workspace_id, name, phone) VALUES (:workspace, 'Eve', '+14155550123')",
     "INSERT INTO call_contacts SELECT calls.id, contacts.id FROM calls, contacts"
     " WHERE call_id = :call AND contacts.workspace_id = :workspace",
@@ -236,6 +238,8 @@ _INSERTS = (
     "INSERT INTO workspaces (name) VALUES ('Mine')",
     "INSERT INTO teams (workspace_id, name) VALUES (:workspace, 'Mine')",
     "INSERT INTO members (workspace_id, name) VALUES (:workspace, 'Mine')",
+    "INSERT INTO member_consents (workspace_id, user_id, text_version, recorded_by)"
+    " VALUES (:workspace, gen_random_uuid(), '1', 'me')",
     "INSERT INTO contacts (workspace_id, name) VALUES (:workspace, 'Mine')",
     "INSERT INTO api_keys (workspace_id, name, secret_sha256, prefix, scopes)"
     " VALUES (:workspace, 'k', 'x', 'p', '{submit}')",

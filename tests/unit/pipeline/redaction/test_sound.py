@@ -245,10 +245,9 @@ def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
         assert not list((tmp_path / "scratch").rglob("*.flac")) or place.endswith("_place")
 
 
-NUMBERS = (
-    *("oh zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()),
-    *("sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred".split()),
-)
+SMALL = "oh zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+LARGE = "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred"
+NUMBERS = frozenset(f"{SMALL} {LARGE}".split())
 SAMPLES = Path(__file__).parents[4] / "serve_app" / "demo" / "samples"
 SPOKEN = ("01_help_line", "03_voicemail", "04_two_files", "07_interview", "08_invoice", "09_repair")  # four real voices
 
@@ -270,7 +269,7 @@ def spoken_numbers(sample: str) -> list[tuple[float, float, int]]:
 
 
 def number_words(engine: Any, rows: Samples, channel: int, start: float, end: float) -> list[str]:
-    """Return the numbers that an engine recognizes in a channel in a stretch of which three seconds around are played."""
+    """Return the numbers that an engine recognizes in a stretch of a channel, with three seconds around it."""
     from pipeline.domain.speech import Chunk
 
     first, last = max(0, round((start - 3) * SAMPLE_RATE)), round((end + 3) * SAMPLE_RATE)
@@ -283,7 +282,7 @@ def number_words(engine: Any, rows: Samples, channel: int, start: float, end: fl
 
 @pytest.mark.slow
 def test_another_recognizer_finds_no_number_in_redacted_sound(tmp_path: Path) -> None:
-    """26 stretches of numbers in six sample calls, four with real voices, by two checkpoints of Whisper."""
+    """17 stretches of numbers in six sample calls, four with real voices, by two checkpoints of Whisper."""
     from pipeline.asr import AsrOptions
     from pipeline.asr import load as load_engine
     from tests.engines import store_with
