@@ -162,6 +162,11 @@ class Settings(BaseSettings):
         description="Seal recordings, transcripts and stage results of new calls with a key for each call, so that "
         "erasing a call makes its copies in old backups unreadable. Needs secrets_keys.",
     )
+    egress: Literal["allow", "deny"] = Field(
+        "allow",
+        description="deny: connect only to hosts that settings name (database, storage, model servers), to recording "
+        "hosts and to webhook receivers; nothing is downloaded or reported.",
+    )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto",
         description="Log format: text, json (one object per line), or auto: text if the service is started from a "

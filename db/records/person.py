@@ -24,7 +24,7 @@ from pipeline.domain.stage import Stage
 HIDDEN = ("recording_url", "recording_url2", "uri", "token")
 """Columns that give access to a system and are not about a person."""
 
-MEMBER_TABLES = (tables.members, tables.voiceprints, tables.voice_centroids)
+MEMBER_TABLES = (tables.members, tables.member_consents, tables.voiceprints, tables.voice_centroids)
 VOICE_TABLES = ("voiceprints", "voiceprint_events")
 _CALL_TABLES = [
     table for name, table in sorted(metadata.tables.items()) if "call_pk" in table.c and name != "call_keys"

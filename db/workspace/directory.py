@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
@@ -23,7 +23,6 @@ from db.workspace.admin_log import Actor, Changing, NotInDirectory, changing
 from pipeline.domain.insight import Contact
 from pipeline.domain.summaries import SummaryTemplate
 from pipeline.domain.telephone import e164
-from pipeline.domain.voices import KeptVoices
 
 _TEMPLATE = TypeAdapter(SummaryTemplate)
 log = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ class Workspace:
     `terms` are the workspace's vocabulary (products, places, jargon), which recognition favors. `keep_digits`: whether
     labels contain the pressed keys of a call, or only their number. `allowed_hosts`: hosts in a private network that
     only this workspace's recordings may be fetched from. `summary`: its template; None: that of the call's language.
-    `voiceprints`: whose are stored.
+    `voiceprints`: whose are stored, as `KeptVoices`.
     """
 
     workspace_id: UUID
@@ -61,7 +60,7 @@ class Workspace:
     keep_digits: bool = False
     allowed_hosts: tuple[str, ...] = ()
     summary: SummaryTemplate | None = None
-    voiceprints: KeptVoices = KeptVoices.OFF
+    voiceprints: Literal["off", "consented", "all"] = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +354,7 @@ def _contact(row: sa.Row[Any]) -> Contact:
 
 def _workspace(row: sa.Row[Any]) -> Workspace:
     lists = {"terms": tuple(row.terms), "allowed_hosts": tuple(row.allowed_hosts)}
-    parsed = {"summary": template(row.summary), "voiceprints": KeptVoices(row.voiceprints)}
-    return read(Workspace, row, workspace_id=row.id, **parsed, **lists)
+    return read(Workspace, row, workspace_id=row.id, summary=template(row.summary), **lists)
 
 
 def template(stored: Any) -> SummaryTemplate | None:

@@ -14,6 +14,7 @@ from packaging.utils import parse_wheel_filename
 
 from pipeline.checkpoints.lock import Wheel
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
+from pipeline.net import egress
 
 MAX_DOWNLOAD_SECONDS = 3600.0  # pip's timeout does not cover a slow server
 RETRIES = 2
@@ -53,7 +54,7 @@ def download(wheel: Wheel, folder: Path) -> Path:
             text=True,
             timeout=MAX_DOWNLOAD_SECONDS,
             check=False,
-            env={**os.environ, "TMPDIR": str(work)},
+            env={**os.environ, "TMPDIR": str(work)} | ({"PIP_NO_INDEX": "1"} if egress.is_denied() else {}),
         )
         if pip.returncode:
             _raise(requirement, pip.stderr)
@@ -72,7 +73,8 @@ def _raise(requirement: str, stderr: str) -> None:
         )
     if number := re.search(r"OSError: \[Errno (\d+)\]", stderr):
         raise OSError(int(number[1]), os.strerror(int(number[1])))
-    raise Unreachable(f"pip does not find {requirement}: {_reason(stderr)}")
+    denied = f" {egress.SETTING}={egress.DENY} allows only PIP_FIND_LINKS." if egress.is_denied() else ""
+    raise Unreachable(f"pip does not find {requirement}: {_reason(stderr)}{denied}")
 
 
 def _platform(wheel: Wheel) -> list[str]:

@@ -13,6 +13,7 @@ import httpx
 
 from pipeline.errors import RecordingUnreachable
 from pipeline.fetch.address import AddressGuard
+from pipeline.net import egress
 
 HEAD_ENDS = re.compile(rb"\n\r?\n")  # as the HTTP parser finds it, which accepts bare line feeds
 HEAD_LIMIT = 1 << 17  # bytes; the parser's own is 100 KiB
@@ -91,9 +92,9 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         failure: Exception = RecordingUnreachable(f"The name {host} has no address.")
         for address in await self._guard.addresses(host, port):
             try:
-                return CountedStream(
-                    await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
-                )
+                with egress.permitted():
+                    connection = await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+                return CountedStream(connection)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure

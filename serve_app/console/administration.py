@@ -14,7 +14,7 @@ from db.records.erase import CallHeld
 from db.records.erasures import ErasureKind, Target
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
-from db.voices.voiceprints import UnassignedVoiceprint
+from db.voices.voiceprints import NoConsent, UnassignedVoiceprint
 from db.workspace import admin_log, directory, keys
 from db.workspace.admin_log import Actor
 from db.workspace.keys import KeyInfo
@@ -113,6 +113,8 @@ async def judge_voice(visit: Visit) -> Response:
         await change(visit.database, call_id, by.name, policy, home)
     except UnassignedVoiceprint:
         return visit.problem(sentences.VOICE_UNASSIGNED, 409)
+    except NoConsent:
+        return visit.problem(sentences.VOICE_WITHOUT_CONSENT, 409)
     return visit.go(PAGE + "#voices")
 
 

@@ -4,6 +4,7 @@ As in the API, a team's key changes that team's name and members; workspace-wide
 """
 
 from collections.abc import Awaitable, Mapping
+from datetime import UTC, date, datetime, time
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -11,7 +12,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from db.core.identity import new_id
-from db.workspace import directory, removal
+from db.voices import consent
+from db.workspace import consents, directory, removal
+from db.workspace.admin_log import Actor
 from db.workspace.directory import DirectoryMember, Team
 from serve_app.api import bodies
 from serve_app.console import sentences
@@ -79,16 +82,33 @@ async def edit_member(visit: Visit) -> Response:
     member = await _member(visit)
     actor(visit)
     teams = await directory.list_teams(visit.database, visit.home)
-    return visit.page("edit_member.html", member=member, teams=teams)
+    history = await consents.list_(visit.database, visit.home, member.user_id)
+    kept = (await directory.find_workspace(visit.database, visit.home)).voiceprints
+    return visit.page("edit_member.html", member=member, teams=teams, consents=history, kept=kept)
 
 
 async def change_member(visit: Visit) -> Response:
-    """Update a member, or delete it with its voice profile."""
+    """Update a member, record or withdraw the consent to voiceprints, or delete the member with the voice profile."""
     member, by, form = await _member(visit), actor(visit), await read_form(visit.request)
     if form.get("action") == "remove":
         return await _back(visit, directory.remove_member(visit.database, member, by))
+    if form.get("action") in ("consent", "withdraw"):
+        return await _change_consent(visit, member, by, form)
     changes = _body(bodies.MemberChanges, form, team_id=_team_id(visit, form), aliases=_aliases(form)).sent_fields()
     return await _back(visit, directory.update_member(visit.database, member, changes, by))
+
+
+async def _change_consent(visit: Visit, member: DirectoryMember, by: Actor, form: Mapping[str, str]) -> Response:
+    if form["action"] == "withdraw":
+        await consent.withdraw(visit.database, member, visit.site.settings.voices(), by)
+        return visit.go(f"{PAGE}/members/{member.user_id}")
+    try:
+        end = form.get("expires", "")
+        expires_at = datetime.combine(date.fromisoformat(end), time.max, UTC) if end else None
+        await consents.record(visit.database, member, form.get("text", ""), expires_at, by)
+    except ValueError:  # `ConsentRefused` too
+        raise PageProblem(sentences.FORM_INCOMPLETE, 400) from None
+    return visit.go(f"{PAGE}/members/{member.user_id}")
 
 
 async def _back(visit: Visit, work: Awaitable[T], chosen: str = "") -> Response:

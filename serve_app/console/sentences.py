@@ -40,6 +40,7 @@ TOO_MANY_WEBHOOKS = ("Webhook limit reached", "Delete a webhook first.")
 TOO_MANY_VIEWS = ("Maximum of 50 views reached", "Delete a view that you no longer need.")
 VIEW_UNNAMED = ("Name required", "Go back and enter a name with max. 60 characters.")
 VIEW_NAME_TAKEN = ("Name already in use", "Go back and enter a different name.")
+VOICE_WITHOUT_CONSENT = ("No consent", "Record the member's consent to voiceprints first.")
 VOICE_UNASSIGNED = ("Voice not assigned", "Assign it to a member first: switchboard voiceprints assign.")
 
 CALL_ON_HOLD = ("On legal hold", "To delete the call, release the hold first: switchboard holds release.")

@@ -99,7 +99,7 @@ class Definition(Body):
                 f"{name}: allowed for trackers only." for name in ("required", "finding") if getattr(self, name)
             )
         elif not self.phrases and not self.finding:
-            yield "phrases: required for a tracker, or finding."
+            yield "phrases: required for a tracker."
         elif self.finding and (self.phrases or self.unless or self.party != "anyone" or self.first or self.last):
             yield "finding: without phrases, unless, party, first and last, which it does not use."
 

@@ -82,8 +82,16 @@ async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Cli
     import sqlalchemy as sa
 
     from db.core.tables import calls, voiceprints
+    from db.voices import consent
+    from db.workspace import consents, directory
+    from pipeline.domain.voices import KeptVoices
+    from pipeline.speakers.profile import Voices
+    from pipeline.speakers.roles import RoleOptions
 
-    body = SAMPLES["01_invoice_stereo"].submissions(files.add)[-1] | {"userId": str(uuid4())}
+    member = await directory.add_member(client.database, client.workspace_id, "Ana")
+    await consents.record(client.database, member, "1")
+    await consent.set_kept(client.database, client.workspace_id, KeptVoices.CONSENTED, Voices(RoleOptions()))
+    body = SAMPLES["01_invoice_stereo"].submissions(files.add)[-1] | {"userId": str(member.user_id)}
     await client.accepted(body)
     await client.ended([body["callId"]])
     query = sa.select(voiceprints.c.user_id, voiceprints.c.speech_seconds).join(

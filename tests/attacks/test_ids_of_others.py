@@ -200,6 +200,7 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
         "changeTeam": [{"name": "Sales", "channelsSwapped": True, "summary": summary}],
         "createMember": [{"name": "Sam", "aliases": ["S"], "teamId": ids["team_id"]}, {"name": "Sam"}],
         "changeMember": [{"name": "Sam", "aliases": ["S"], "teamId": ids["team_id"]}],
+        "createConsent": [{"textVersion": "1", "expiresAt": "2040-01-01T00:00:00Z"}, {"textVersion": "1"}],
         "createContact": [who],
         "changeContact": [who],
         "createKey": [
@@ -397,7 +398,12 @@ FORMS: dict[str, tuple[dict[str, str], Callable[[Ids], list[dict[str, str]]]]] =
     "/people/teams/{id}": ({"id": "team_id"}, lambda ids: [{"name": "Sales"}, {"action": "remove"}]),
     "/people/members/{id}": (
         {"id": "user_id"},
-        lambda ids: [{"name": "Sam", "aliases": "S", "team": ids["team_id"]}, {"action": "remove"}],
+        lambda ids: [
+            {"name": "Sam", "aliases": "S", "team": ids["team_id"]},
+            {"action": "consent", "text": "1"},
+            {"action": "withdraw"},
+            {"action": "remove"},
+        ],
     ),
     "/people/members": (
         {},

@@ -338,7 +338,8 @@ class Question(Model):
     A question in plain words, or a tracker. Without limits it applies to every call and to the whole call.
 
     `first`, `last`: minutes from the first, or before the last, word of a person. `unless`: a phrase does not count in
-    a sentence with one of these. `choices`: each with its phrases. `required`: a tracker is raised if it is missing.
+    a sentence with one of these. `choices`: each with its phrases. `finding`: a tracker of this finding instead of
+    phrases. `required`: a tracker is raised if it is missing.
     """
 
     key: str
@@ -353,6 +354,7 @@ class Question(Model):
     phrases: list[str] = []
     unless: list[str] = []
     choices: dict[str, list[str]] | None = None
+    finding: Literal["recording_notice"] | None = None
     required: bool = False
     weight: float = 1.0
     version: int = 0
@@ -691,6 +693,19 @@ class TrackerResult(Model):
     raised: bool
     matches: list[TrackerMatch] = []
     reason: str | None = None
+
+
+class VoiceConsent(Model):
+    """A consent of a member. `text_version`: of the text agreed to; `active`: the latest, not withdrawn, not expired."""
+
+    user_id: UUID
+    text_version: str
+    recorded_at: AwareDatetime
+    recorded_by: str
+    expires_at: AwareDatetime | None
+    withdrawn_at: AwareDatetime | None
+    withdrawn_by: str | None
+    active: bool
 
 
 class Word(Model):

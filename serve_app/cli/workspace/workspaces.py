@@ -257,7 +257,7 @@ async def voiceprints(
         KeptVoices.CONSENTED: "voiceprints of members with a consent",
         KeptVoices.ALL: "voiceprints of all agents, as before consents were recorded",
     }
-    return Result(workspace, f"{workspace.name} stores {whose[workspace.voiceprints]}.")
+    return Result(workspace, f"{workspace.name} stores {whose[KeptVoices(workspace.voiceprints)]}.")
 
 
 @app.setting("host")

@@ -51,8 +51,8 @@ async def enrolled(world: World, user: UUID) -> None:
 
 async def test_a_new_workspace_stores_no_voice(world: World) -> None:
     new = await directory.create_workspace(world.database, "New")
-    assert new.voiceprints is KeptVoices.OFF
-    assert (await directory.find_workspace(world.database, new.workspace_id)).voiceprints is KeptVoices.OFF
+    assert new.voiceprints == KeptVoices.OFF
+    assert (await directory.find_workspace(world.database, new.workspace_id)).voiceprints == KeptVoices.OFF
     await keep(world, KeptVoices.OFF)
     await enrolled(world, (await consenting(world)).user_id)
     assert await stored(world) == {}

@@ -89,6 +89,7 @@ def path_of(route: Route, ids: dict[str, UUID]) -> str:
 BODIES: dict[str, dict[str, Any]] = {
     "createTeam": {"name": "sales"},
     "createMember": {"name": "Dana"},
+    "createConsent": {"textVersion": "1"},
     "createContact": {"name": "Ann"},
     "createKey": {"name": "pbx", "scopes": ["submit"]},
     "setRetention": {"kind": "calls", "days": 30},
@@ -102,7 +103,7 @@ def body_of(route: Route) -> dict[str, Any]:
 
 async def everything(world: World) -> list[Any]:
     names = ("workspaces", "teams", "members", "contacts", "api_keys", "admin_changes")
-    names += ("retention_periods", "legal_holds")
+    names += ("retention_periods", "legal_holds", "member_consents")
     return [sorted(map(str, await world.rows(f"SELECT to_jsonb(t) - 'last_used_at' FROM {name} t"))) for name in names]
 
 

@@ -114,6 +114,9 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("teams delete", (TEAM, *workspace_option)),
         ("members create", (f"{MEMBER}-Lindenberg", "--team", TEAM, *workspace_option)),
         ("members update", (MEMBER, "--alias", "Maxi", "--alias", "Frau Schwarzenberger", *workspace_option)),
+        ("members consent", (MEMBER, "--text", "2026-01", "--expires", "2100-01-31", *workspace_option)),
+        ("members consent", (MEMBER, "--withdraw", *workspace_option)),
+        ("workspaces voiceprints", ("consented", "--yes", *workspace_option)),
         ("members delete", (f"{MEMBER}-Lindenberg", *workspace_option)),
         ("contacts create", ("Johanna Katharina Freifrau von Hohenstein", "--phone", "12", *workspace_option)),
         (

@@ -93,12 +93,14 @@ class Filled:
         )
         terms = ("Glasfaserhausanschluss", "Photovoltaikeinspeisevergütung", "Zählerstand", "Gigabox 6690", "Ost")
         switchboard("workspaces", "terms", *terms, "Nahwärme")
+        switchboard("workspaces", "voiceprints", "consented", "--yes")
         switchboard("workspaces", "hosts", f"{HOST}:8443", "10.17.0.0/16")
         self.secret = made("keys", "create", "--team", TEAM, "--name", "Telefonanlage Zentrale, Serverraum 2")["secret"]
         made("keys", "create", "--name", "read only, for the reporting warehouse", "--scope", "read")
         self.user = made(
             "members", "create", MEMBER, "--team", TEAM, "--alias", "Maxi", "--alias", "Frau Schwarzenberger"
         )["userId"]
+        switchboard("members", "consent", MEMBER, "--text", "privacy notice of the works council, 2026-01")
         made(
             *("contacts", "create", "Ana Beatriz Costa de Albuquerque", "--phone", "+4930123456789"),
             *("--company", "Costa & Albuquerque Importações Ltda.", "--email", "ana.beatriz@costa-albuquerque.example"),
@@ -216,6 +218,8 @@ class Filled:
             "questions show": ("anger",),
             "teams list": (),
             "members list": (),
+            "members consent": (MEMBER,),
+            "workspaces voiceprints": (),
             "contacts list": (),
             "retention list": (),
             "retention status": (),
