@@ -28,7 +28,7 @@ class ConsentRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class VoiceConsent:
-    """A consent of a member. `text_version`: of the text agreed to; `active`: the latest, not withdrawn, not expired."""
+    """A consent of a member. `text_version`: of the text agreed to; `active`: the latest, which is in force."""
 
     user_id: UUID
     text_version: str

@@ -151,10 +151,11 @@ _CHECKS: dict[str, Callable[[tuple[Any, ...]], None]] = {
 
 
 def _wrap_uvloop() -> None:
-    import uvloop  # type: ignore[import-not-found]
+    import uvloop
 
-    original = {name: getattr(uvloop.Loop, name) for name in ("create_connection", "getaddrinfo", "sock_connect")}
-    datagrams = uvloop.Loop.create_datagram_endpoint
+    loop: Any = uvloop.Loop
+    original = {name: getattr(loop, name) for name in ("create_connection", "getaddrinfo", "sock_connect")}
+    datagrams = loop.create_datagram_endpoint
 
     async def create_connection(self: Any, factory: Any, host: Any = None, port: Any = None, **more: Any) -> Any:
         check_host(host)
@@ -176,8 +177,8 @@ def _wrap_uvloop() -> None:
         check_host(remote_addr[0] if remote_addr else None)
         return await datagrams(self, factory, local_addr, remote_addr, **more)
 
-    uvloop.Loop.create_connection, uvloop.Loop.getaddrinfo = create_connection, getaddrinfo
-    uvloop.Loop.sock_connect, uvloop.Loop.create_datagram_endpoint = sock_connect, create_datagram_endpoint
+    loop.create_connection, loop.getaddrinfo = create_connection, getaddrinfo
+    loop.sock_connect, loop.create_datagram_endpoint = sock_connect, create_datagram_endpoint
 
 
 def _may_connect(ip: Any) -> bool:

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SWITCHBOARD = Path(sys.executable).with_name("switchboard")
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "bash", "-ec"]
+AS_ROOT = ("--user", "--map-root-user") if os.geteuid() else ()  # root itself starts PostgreSQL as another user
+NAMESPACE = ["unshare", "--net", *AS_ROOT, "bash", "-ec"]
 LEFT = "$(awk '/ away:| away /{sub(/.*away:/, \"\"); print $10}' /proc/net/dev)"
 UP = f"""
 for setting in all default; do echo 1 > /proc/sys/net/ipv6/conf/$setting/disable_ipv6; done 2>/dev/null || true

@@ -696,7 +696,7 @@ class TrackerResult(Model):
 
 
 class VoiceConsent(Model):
-    """A consent of a member. `text_version`: of the text agreed to; `active`: the latest, not withdrawn, not expired."""
+    """A consent of a member. `text_version`: of the text agreed to; `active`: the latest, which is in force."""
 
     user_id: UUID
     text_version: str
