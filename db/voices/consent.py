@@ -39,16 +39,16 @@ async def withdraw(
 
 
 async def set_kept(
-    database: Database, workspace_id: UUID, kept: KeptVoices, policy: VoicePolicy, by: Actor | None = None
+    database: Database, workspace_id: UUID, setting: KeptVoices, policy: VoicePolicy, by: Actor | None = None
 ) -> Workspace:
     """Set whose voiceprints a workspace stores, and delete the others at once. Raises NotInDirectory."""
     async with changing(database, workspace_id, by) as change:
         await profiles.hold(change.connection, workspace_id)
         is_workspace = workspaces.c.id == workspace_id
-        update = sa.update(workspaces).where(is_workspace).values(voiceprints=kept.value)
+        update = sa.update(workspaces).where(is_workspace).values(voiceprints=setting.value)
         (row,) = await change.run(update.returning(workspaces.c.name))
         await _delete(change.connection, workspace_id, policy)
-        await change.note("changed", "workspace", workspace_id, row.name, f"voiceprints {kept}")
+        await change.note("changed", "workspace", workspace_id, row.name, f"voiceprints {setting}")
     return await find_workspace(database, workspace_id)
 
 
@@ -94,9 +94,9 @@ async def _delete(
 
 async def _with_voices(connection: AsyncConnection, workspace_id: UUID, users: Sequence[UUID] | None) -> list[int]:
     """Return calls whose stage results may have the voice of an agent that may not be stored."""
-    named = findings.c.value["user_id"].astext
-    agent = sa.select(sa.cast(named, sa.UUID())).where(
-        findings.c.call_pk == calls.c.id, findings.c.step == "agent", named.op("~")("^[0-9a-f-]{36}$")
+    user_id_text = findings.c.value["user_id"].astext
+    agent = sa.select(sa.cast(user_id_text, sa.UUID())).where(
+        findings.c.call_pk == calls.c.id, findings.c.step == "agent", user_id_text.op("~")("^[0-9a-f-]{36}$")
     )
     owner = sa.func.coalesce(calls.c.user_id, agent.order_by(findings.c.version.desc()).limit(1).scalar_subquery())
     has_voices = sa.exists().where(stage_results.c.call_pk == calls.c.id, stage_results.c.stage.in_(VOICES))

@@ -29,8 +29,8 @@ def learnable() -> sa.ColumnElement[bool]:
 
     A recognized voice is never used, nor one without the consent that its workspace requires.
     """
-    named = sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
-    return sa.and_(named, consents.is_allowed(voiceprints.c.workspace_id, voiceprints.c.user_id))
+    usable = sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
+    return sa.and_(usable, consents.is_allowed(voiceprints.c.workspace_id, voiceprints.c.user_id))
 
 
 def approved() -> sa.ColumnElement[bool]:

@@ -56,8 +56,8 @@ def _of(workspace_id: Any, user_id: Any) -> sa.ColumnElement[bool]:
 
 def is_allowed(workspace_id: Any, user_id: Any) -> sa.ColumnElement[bool]:
     """Return whether the voice of an agent may be stored and used; columns or values, `user_id` may be NULL."""
-    kept = sa.select(workspaces.c.voiceprints).where(workspaces.c.id == workspace_id)
-    kept_voices = kept.correlate_except(workspaces).scalar_subquery()
+    setting = sa.select(workspaces.c.voiceprints).where(workspaces.c.id == workspace_id)
+    kept_voices = setting.correlate_except(workspaces).scalar_subquery()
     return sa.case(
         (kept_voices == KeptVoices.ALL.value, sa.true()),
         (kept_voices == KeptVoices.CONSENTED.value, _is_active(_of(workspace_id, user_id))),

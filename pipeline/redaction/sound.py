@@ -164,8 +164,9 @@ class _Call:
             yield ArrangedTrack(tuple(rows))
             return
         for party in (0, 1):
-            own = tuple(row for row in rows if self.party(list(self.files)[row[0]], row[1]) == party)
-            yield ArrangedTrack(own, *self.place(list(self.files)[own[0][0]])) if own else ArrangedTrack(())
+            of_party = [row for row in rows if self.party(list(self.files)[row[0]], row[1]) == party]
+            place = self.place(list(self.files)[of_party[0][0]]) if of_party else (0, 1.0)
+            yield ArrangedTrack(tuple(of_party), *place)
 
     def party(self, channel: int, row: int) -> int:
         """Return the channel of the layout that a row of a file belongs to."""
@@ -208,18 +209,18 @@ class _Hidden:
 
     def add(self, span: Span, channel: int) -> None:
         """Hide a span of one channel of the layout, and its bleed in the other one."""
-        own = self._guarded(span)
-        self._silent[channel].append(own)
-        self._beeps[channel].append(own)
-        for delay in self._bleed(own, channel) if self._call.layout.kind.separated else ():
-            bled = Span(max(0.0, own.start + min(0.0, delay)), own.end + max(0.0, delay))
+        guarded = self._guarded(span)
+        self._silent[channel].append(guarded)
+        self._beeps[channel].append(guarded)
+        for delay in self._bleed(guarded, channel) if self._call.layout.kind.separated else ():
+            bled = Span(max(0.0, guarded.start + min(0.0, delay)), guarded.end + max(0.0, delay))
             self._silent[1 - channel].append(bled)
 
     def add_everywhere(self, span: Span) -> None:
-        own = self._guarded(span)
+        guarded = self._guarded(span)
         for channel in (0, 1):
-            self._silent[channel].append(own)
-        self._beeps[0].append(own)
+            self._silent[channel].append(guarded)
+        self._beeps[0].append(guarded)
 
     def _guarded(self, span: Span) -> Span:
         return Span(max(0.0, span.start - self._guard), span.end + self._guard)
@@ -234,8 +235,8 @@ class _Hidden:
         delays += self._delays(channel, first, last)
         if delays:
             return delays
-        other, own = (_level(self._call.parties, at, first, last) for at in (1 - channel, channel))
-        return [0.0] if other < own + OWN_SOUND_DB else []
+        other_level, level = (_level(self._call.parties, at, first, last) for at in (1 - channel, channel))
+        return [0.0] if other_level < level + OWN_SOUND_DB else []
 
     def _delays(self, channel: int, first: int, last: int) -> Iterator[float]:
         """Yield the delay at which the other channel correlates with each window, 0 for tones, which always do."""

@@ -58,11 +58,11 @@ async def change_workspace(writing: Writing) -> Response:
     writing.require_workspace_key("the workspace")
     body = await read_admin_body(writing.request, bodies.WorkspaceChanges)
     changes = body.sent_fields()
-    kept = changes.pop("voiceprints", None)
-    if changes or kept is None:
+    voices = changes.pop("voiceprints", None)
+    if changes or voices is None:
         workspace = await directory.update_workspace(writing.database, writing.home, changes, writing.actor)
-    if kept is not None:
-        kept_voices = (KeptVoices(kept), writing.voices, writing.actor)
+    if voices is not None:
+        kept_voices = (KeptVoices(voices), writing.voices, writing.actor)
         workspace = await consent.set_kept(writing.database, writing.home, *kept_voices)
     return answer_with(workspace)
 

@@ -83,8 +83,8 @@ async def edit_member(visit: Visit) -> Response:
     actor(visit)
     teams = await directory.list_teams(visit.database, visit.home)
     history = await consents.list_(visit.database, visit.home, member.user_id)
-    kept = (await directory.find_workspace(visit.database, visit.home)).voiceprints
-    return visit.page("edit_member.html", member=member, teams=teams, consents=history, kept=kept)
+    setting = (await directory.find_workspace(visit.database, visit.home)).voiceprints
+    return visit.page("edit_member.html", member=member, teams=teams, consents=history, setting=setting)
 
 
 async def change_member(visit: Visit) -> Response:

@@ -207,11 +207,11 @@ def _track_finding(question: Question, step: str, material: Material) -> Tracker
     shared = (question.key, question.version, question.question, question.required)
     if refused := excluded(question, material):
         return TrackerResult(*shared, refused.state, False, reason=refused.reason)
-    found = material.findings.get(step)
-    state = _STATES.get(found.value.get("state", ""), "not_asked") if found else "not_asked"
-    if found is None or state == "not_asked":
-        return TrackerResult(*shared, "not_asked", False, reason=found.note if found else f"there is no {step}")
+    result = material.findings.get(step)
+    state = _STATES.get(result.value.get("state", ""), "not_asked") if result else "not_asked"
+    if result is None or state == "not_asked":
+        return TrackerResult(*shared, "not_asked", False, reason=result.note if result else f"there is no {step}")
     turns = {turn.turn.index: turn for turn in read(material, machines=True)}
-    spoken = [(turns[evidence.turn], evidence) for evidence in found.evidence]
+    spoken = [(turns[evidence.turn], evidence) for evidence in result.evidence]
     matches = [TrackerMatch(turn.turn.speaker, quoted, mean_confidence(quoted, turn)) for turn, quoted in spoken]
-    return TrackerResult(*shared, state, (state == "said") != question.required, tuple(matches), found.note)
+    return TrackerResult(*shared, state, (state == "said") != question.required, tuple(matches), result.note)

@@ -225,10 +225,10 @@ async def digits(
     return Result(workspace, f"{workspace.name} stores {what}.")
 
 
-@app.setting("kept")
+@app.setting("voices")
 async def voiceprints(
     scope: Scope,
-    kept: Annotated[
+    voices: Annotated[
         str | None, typer.Argument(metavar="[off|consented]", help="Left out: the current setting is shown.")
     ] = None,
     yes: Yes = False,
@@ -245,13 +245,13 @@ async def voiceprints(
     from pipeline.domain.voices import KeptVoices
 
     workspace = scope.workspace
-    if kept is not None:
-        if kept not in (KeptVoices.OFF, KeptVoices.CONSENTED):
-            raise CommandError(f"{kept!r} is not a setting of voiceprints.", "Write off or consented.", USAGE)
+    if voices is not None:
+        if voices not in (KeptVoices.OFF, KeptVoices.CONSENTED):
+            raise CommandError(f"{voices!r} is not a setting of voiceprints.", "Write off or consented.", USAGE)
         if not yes:
             raise CommandError("It deletes voiceprints.", "Add --yes to delete those that may not be stored.", USAGE)
         policy = settings.Settings().voices()
-        workspace = await voice_consent.set_kept(scope.database, scope.id, KeptVoices(kept), policy)
+        workspace = await voice_consent.set_kept(scope.database, scope.id, KeptVoices(voices), policy)
     whose = {
         KeptVoices.OFF: "no voiceprints",
         KeptVoices.CONSENTED: "voiceprints of members with a consent",
