@@ -89,7 +89,7 @@ OPERATIONS: Final = {
 LEFT_OUT: Final = frozenset(
     {
         *("createContact", "changeContact", "removeContact"),
-        *("createMember", "changeMember", "removeMember"),
+        *("createMember", "changeMember", "removeMember", "listConsents", "createConsent", "withdrawConsent"),
         *("listTeams", "createTeam", "changeTeam", "removeTeam"),
         *("listKeys", "createKey", "changeKey", "revokeKey"),
         *("showWorkspace", "changeWorkspace", "showModelUsage", "listChanges", "listAccessLog"),
