@@ -9,10 +9,10 @@ from pipeline import scratch
 from pipeline.analysis import AnalysisOptions
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.decode import sound
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.errors import StorageError
-from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.storage import Store
 from pipeline.runtime.deadlines import DeadlineOptions
 from pipeline.speakers.roles import RoleOptions

@@ -44,11 +44,11 @@ from pipeline.analysis.engine import AnalysisOptions
 from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.asr.safety import SafetyOptions
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.embedding import EmbeddingOptions
 from pipeline.engines.registry import EngineOptions
-from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.net.endpoint import REVEAL
 from pipeline.speakers.roles import RoleOptions
 from pipeline.voice import calibration as voice_calibration

@@ -20,7 +20,7 @@ import pytest_asyncio
 from db.core.database import Database
 from db.secrets.call_keys import CallKeys
 from db.workspace import keys
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
 from pipeline.speakers.profile import Voices
 from serve_app.api.app import Route, build_api

@@ -15,7 +15,8 @@ from pipeline.errors import (
     RecordingError,
 )
 from pipeline.fetch.address import SERVICE_PORTS
-from pipeline.fetch.fetcher import FetchOptions, fetch
+from pipeline.fetch.fetcher import fetch
+from pipeline.fetch.options import FetchOptions
 from pipeline.scratch import OWNER
 from tests.tuned import tuned
 

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from db.core.database import Database
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.speakers.profile import Voices
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions

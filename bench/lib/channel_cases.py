@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import Decoded, decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.decode.start_time import StartTime
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
 

@@ -106,7 +106,7 @@ def _wrong(truth: Truth, channel: int, words: Sequence[RecognizedWord]) -> dict[
 def _recognized(path: Path, engine: Any) -> Sequence[Any]:
     """Return the pipeline's texts of a recording, with the marks that need no calibration."""
     from pipeline.audio import analyze
-    from pipeline.audio.decode.decoder import DecodeOptions
+    from pipeline.audio.decode.options import DecodeOptions
     from pipeline.audio.labels.detector import SpeechOptions
     from pipeline.domain.speech import Recording
     from pipeline.runtime.workers import LocalWorkers, RemoteRef

@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from alembic import op
 
 from db.events import types
 
@@ -29,6 +28,8 @@ def apply_sql(name: str) -> None:
 
     It goes directly to the driver: SQLAlchemy would parse `:` and `%` in function bodies as parameters.
     """
+    from alembic import op
+
     _driver(op.get_bind()).execute((SQL / name).read_text(encoding="utf-8"))
 
 
@@ -49,6 +50,8 @@ def backfill(name: str, batch: int = BATCH) -> None:
     The file holds one statement over rows whose call's id is from `%(first)s` to `%(last)s`. It must change nothing on
     a second run: an interrupted migration starts again.
     """
+    from alembic import op
+
     statement = (SQL / name).read_bytes()
     with op.get_context().autocommit_block():
         connection = _driver(op.get_bind())
@@ -65,6 +68,8 @@ def create_index(name: str, definition: str) -> None:
 
     It waits for older transactions. It first removes the index of an interrupted attempt.
     """
+    from alembic import op
+
     kind = "UNIQUE INDEX" if definition.startswith("UNIQUE ") else "INDEX"
     with op.get_context().autocommit_block():
         connection = _driver(op.get_bind())

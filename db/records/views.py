@@ -154,17 +154,6 @@ class CallRecord:
     legal_holds: tuple[str, ...] = ()  # reasons of those that cover the call
 
 
-async def list_calls(
-    database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
-) -> list[CallSummary]:
-    """Return calls, the latest change first."""
-    query = filter_by(_SUMMARY, calls.c.workspace_id, workspace_id)
-    query = query.order_by(calls.c.updated_at.desc(), calls.c.id.desc()).limit(limit)
-    if state is not None:
-        query = query.where(calls.c.state == str(state))
-    return [_summary(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
-
-
 async def list_jobs(
     database: Database, workspace_id: UUID | None = None, state: str | None = None, limit: int = 50
 ) -> list[JobSummary]:
@@ -193,6 +182,17 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         row = (await connection.execute(query.order_by(calls.c.id.desc()).limit(1))).one_or_none()
         return None if row is None else await _record(connection, row)
+
+
+async def call_ids_from(
+    database: Database, beginning: str, workspace_id: UUID | None = None, limit: int = 2
+) -> list[UUID]:
+    """Return ids of calls that begin with these hexadecimal digits, with or without dashes."""
+    digits = beginning.replace("-", "")
+    first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
+    query = sa.select(calls.c.call_id).distinct().where(calls.c.call_id.between(first, last))
+    query = filter_by(query, calls.c.workspace_id, workspace_id).order_by(calls.c.call_id).limit(limit)
+    return list(await database.column(workspace_id or EVERY_WORKSPACE, query))
 
 
 async def read_call(connection: AsyncConnection, call_id: UUID, machine: bool = False) -> CallRecord | None:

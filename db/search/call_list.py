@@ -8,9 +8,9 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.core.database import Database, Reader
+from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.pages import Page, Place, aware, gather
-from db.core.rows import has_number, read
+from db.core.rows import filter_by, has_number, read
 from db.core.tables import (
     PRESENT,
     call_outcomes,
@@ -66,6 +66,7 @@ class CallFilter:
     auto_failed: bool | None = None
     score_from: float | None = None
     score_below: float | None = None
+    oldest_first: bool = False  # sorts the list by start, the earliest first; not with `text` and `name`
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,25 @@ async def list_calls(
     return Page(items, next_cursor)
 
 
+async def latest_calls(
+    database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
+) -> tuple[CallLine, ...]:
+    """Return calls of one or all workspaces, the latest change first."""
+    query = filter_by(sa.select(calls.c.id), calls.c.workspace_id, workspace_id)
+    query = query.order_by(calls.c.updated_at.desc(), calls.c.id.desc()).limit(limit)
+    if state is not None:
+        query = query.where(calls.c.state == str(state))
+    async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
+        return await lines(connection, (await connection.execute(query)).scalars().all())
+
+
+async def count_calls(database: Database, reader: Reader, filters: CallFilter) -> int:
+    """Return the number of calls that match a filter without `text` and `name`."""
+    async with database.transaction(reader, snapshot=True) as connection:
+        matching = sa.select(sa.func.count()).select_from(calls).where(*await conditions(connection, reader, filters))
+        return int((await connection.execute(matching)).scalar_one())
+
+
 @dataclass(frozen=True, slots=True)
 class CallPage:
     """Row ids of a page of calls, and the place after which the next page begins."""
@@ -132,10 +152,11 @@ async def call_page(
         costly.append(has_number(number))
     times = (filters.started_from, filters.started_before)
     query = full_text.Query(filters.text, filters.name, filters.language, *times, number, filters.tone)
-    if query.text is not None or query.name is not None or (query.tone is not None and filters.updated_after is None):
+    latest_first = filters.updated_after is None and not filters.oldest_first
+    if query.text is not None or query.name is not None or (query.tone is not None and latest_first):
         call_pks, next_place = await full_text.matching(connection, query, [*cheap, *costly], place, limit)
         return CallPage(tuple(call_pks), next_place)
-    if query.number is not None and filters.updated_after is None:
+    if query.number is not None and latest_first:
         # Completed calls are found by their numbers; the others, which are few or recent, are scanned.
         indexed = await full_text.matching(connection, query, [*cheap, *costly], place, limit)
         others = await _walk_index(connection, filters, [*cheap, _UNFINISHED], costly, place, limit)
@@ -190,7 +211,7 @@ async def _merge(connection: AsyncConnection, parts: Sequence[tuple[list[int], P
 def _after(filters: CallFilter, place: Place | None) -> sa.Select[Any]:
     sort_key = calls.c.start_time if filters.updated_after is None else calls.c.updated_at
     query, position = sa.select(calls.c.id, sort_key.label("at")), sa.tuple_(sort_key, calls.c.id)
-    if filters.updated_after is not None:
+    if filters.updated_after is not None or filters.oldest_first:
         query = query.order_by(sort_key, calls.c.id)
         return query if place is None else query.where(position > sa.tuple_(place.at, place.row))
     query = query.order_by(sort_key.desc(), calls.c.id.desc())

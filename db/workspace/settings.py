@@ -49,7 +49,7 @@ async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) ->
 
 
 async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Iterable[str]) -> Workspace:
-    """Set the hosts, addresses and networks that this workspace's recordings may be fetched from besides the Internet.
+    """Set the hosts, addresses and networks besides the Internet for this workspace's recordings and webhooks.
 
     Entries are stored unchanged: the caller has parsed them (`pipeline.fetch.address.parse_allowed`). Raises
     NotInDirectory for an unknown workspace.

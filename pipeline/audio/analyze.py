@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pipeline.audio import chunks
 from pipeline.audio.channels import separation
 from pipeline.audio.decode import sound
-from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode
+from pipeline.audio.decode.decoder import Decoded, decode
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels import keypad_digits, labeling
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import Audio, AudioAnalysis, Layout, Recording

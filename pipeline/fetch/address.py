@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Annotated
 
-import httpx
 import psutil
 from pydantic import AfterValidator
 
@@ -166,6 +165,8 @@ class AddressGuard:
 
         Raises `AddressForbidden`.
         """
+        import httpx  # slow to import, for processes that only read options
+
         if UNUSUAL_CHARACTERS.search(url):
             raise AddressForbidden("The recording's address contains characters that a URL may not contain.")
         try:

@@ -3,11 +3,9 @@ import contextlib
 import logging
 import random
 from dataclasses import dataclass
-from typing import ClassVar
 
 import httpcore
 import httpx
-from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain import sniff
 from pipeline.domain.credentials import Access, Credential
@@ -22,48 +20,14 @@ from pipeline.errors import (
     TooManyRedirects,
 )
 from pipeline.fetch import body, outcomes, partial
-from pipeline.fetch.address import REFUSED_PORTS, AddressGuard, AllowedHosts, Ports, Resolver, Target, resolve
+from pipeline.fetch.address import REFUSED_PORTS, AddressGuard, Resolver, Target, resolve
+from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.partial import RangeRefused
 from pipeline.fetch.storage import Incoming, Store
 from pipeline.fetch.transport import GuardedBackend, trust
 
 WRITE_BYTES = 1 << 20  # buffered in memory before a thread writes them
 RESUME_PAUSE = 0.5  # seconds before the rest of an interrupted transfer is requested; doubles each time
-
-
-class FetchOptions(BaseModel):
-    """Options of fetching: limits, allowed hosts and ports, trusted authorities."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    MAX_REDIRECTS: ClassVar[int] = 3  # each target is checked like the first address
-
-    CONNECT_SECONDS: ClassVar[float] = 10.0  # for a connection and for TLS
-    READ_SECONDS: ClassVar[float] = 60.0  # without a byte from the server
-    MIN_BYTES_PER_SECOND: ClassVar[float] = 500.0  # a slower body, for `slow_seconds`, is abandoned and retried
-    MAX_RESUMES: ClassVar[int] = 4  # range requests for the rest of an interrupted recording, per fetch
-
-    max_bytes: int = Field(1 << 30, gt=0, description="Largest recording, in bytes.")
-    max_seconds: float = Field(600.0, gt=0, description="Longest time for one fetch, redirects included.")
-    slow_seconds: float = Field(30.0, gt=0, description="How long a body may be too slow.")
-    insecure_redirects: bool = Field(False, description="Whether redirects from https to http are followed.")
-    allowed_hosts: AllowedHosts = Field(
-        (),
-        description="Hosts inside your network that recordings of every workspace may be fetched from: names, "
-        "addresses, networks (CIDR), each with an optional port (pbx.local:8088). All other hosts must be on the "
-        "public Internet. If workspaces belong to different customers, give each its own list: `switchboard "
-        "workspaces hosts`.",
-    )
-    ports: Ports = Field(
-        ("80", "443", "1024-65535"),
-        description="Ports that may be fetched from: single ports and ranges. Those of databases, caches, "
-        "orchestration and remote control are refused all the same.",
-    )
-    ca_file: str | None = Field(
-        None,
-        description="PEM file of additional certificate authorities to trust, for servers of recordings and for "
-        "receivers of webhooks.",
-    )
 
 
 async def fetch(

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from db.core.database import OUTAGES, Database
 from db.records import file_deletions
 from pipeline import scratch
-from pipeline.audio.decode.decoder import DecodeOptions, decode
+from pipeline.audio.decode.decoder import decode
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Audio, Layout, LayoutKind, Recording
 from pipeline.errors import StorageError
 from serve_app.http.admission import Admission

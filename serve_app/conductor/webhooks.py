@@ -18,7 +18,7 @@ from db.events import outbox
 from db.events import upkeep as event_upkeep
 from db.events.outbox import Attempt, Delivery, DeliveryVerdict
 from db.secrets.encryption import Sealer, SecretSealed
-from db.workspace import access_chain, access_log
+from db.workspace import access_chain, access_log, settings
 from pipeline.errors import LeaseLost
 from pipeline.observability import tracing
 from pipeline.observability.context import WorkContext, work_context
@@ -142,7 +142,8 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         except SecretSealed as error:
             log.error("events: endpoint %s: %s", delivery.endpoint_id, error.message)
             return _unsent(delivery, error.message)
-        return await self._poster.post(delivery.url, message_id, body, secrets, delivery.clock)
+        hosts = await self._wait_out(lambda: settings.allowed_hosts(self._database, delivery.workspace_id))
+        return await self._poster.for_workspace(hosts).post(delivery.url, message_id, body, secrets, delivery.clock)
 
     async def _note(self, delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
         """Record the outcome, waiting for the database if needed: a sent event should not be sent again."""

@@ -13,6 +13,7 @@ from db.core.identity import new_id
 from db.events import endpoints
 from db.events.endpoints import Endpoint, EndpointExists, TooManyEndpoints
 from db.events.types import PARTS, type_names
+from db.workspace import settings as workspace_settings
 from db.workspace.admin_log import NotInDirectory
 from pipeline.errors import AddressForbidden
 from serve_app.console import sentences
@@ -104,7 +105,9 @@ async def _url(visit: Visit, form: Mapping[str, str]) -> str:
         raise PageProblem(sentences.FORM_INCOMPLETE, 400)
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
-            await Poster(visit.site.settings.webhooks, visit.site.settings.fetch.ca_file).look(url)
+            hosts = await workspace_settings.allowed_hosts(visit.database, visit.home)
+            poster = Poster(visit.site.settings.webhooks, visit.site.settings.fetch.ca_file)
+            await poster.for_workspace(hosts).look(url)
     except AddressForbidden as error:
         raise PageProblem((sentences.WEBHOOK_REFUSED, error.message), 400) from None
     except TimeoutError:

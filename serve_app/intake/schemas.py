@@ -10,11 +10,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 from pydantic.alias_generators import to_camel
-from rapidfuzz import fuzz, process
 
 from pipeline.domain.call import Sender, Submission
 from serve_app.http import json_body
 from serve_app.http.json_body import Fault, InvalidBody
+from serve_app.http.suggest import closest
 from serve_app.intake.values import (
     MAX_DURATION,
     MAX_NUMBER,
@@ -136,7 +136,6 @@ class Problem(BaseModel):
 
 
 FIELDS: dict[str, str] = {str(field.alias): name for name, field in SubmitBody.model_fields.items()}
-_SQUEEZED = {name.lower(): name for name in FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +186,10 @@ def _unknown_keys(sent: dict[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
     for place, key in enumerate(sent, start=1):
         if key not in FIELDS:
-            suggestion = _closest_field(key) if len(faults) < MAX_FAULTS else None
+            suggestion = closest(key, FIELDS) if len(faults) < MAX_FAULTS else None
             sentence = f"Unknown field at position {place}."
             faults.append(Fault("", f"{sentence} Did you mean {suggestion}?" if suggestion else sentence))
     return faults
-
-
-def _closest_field(key: str) -> str | None:
-    if len(key) > 40:
-        return None
-    squeezed = "".join(letter for letter in key.lower() if letter.isalnum())
-    closest = process.extractOne(squeezed, _SQUEEZED.keys(), scorer=fuzz.ratio, score_cutoff=75)
-    return _SQUEEZED[closest[0]] if closest else None
 
 
 def _faults_between_fields(sent: dict[str, Any], sender: Sender) -> list[Fault]:

@@ -3,7 +3,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.domain.speech import Label, LabelKind, Transcript, Turn, Word, text_of
 
-LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
+MAX_CUE_SECONDS = 7.0
+MAX_LINE_CHARACTERS = 42  # of a cue, which has one or two lines
 WORD_JOINER = "\u2060"  # invisible
 _REFERENCE = re.compile(r"&(?=#?\w+;)")  # of HTML, such as "&lt;"
 
@@ -33,18 +34,16 @@ def text(transcript: Transcript) -> str:
 def srt(transcript: Transcript) -> str:
     """Return SubRip subtitles. Words cannot end a subtitle, begin another one, or set its style."""
     return "".join(
-        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n"
-        f"{_for_subrip(who(turn))}: {_for_subrip(text_of(words))}\n\n"
-        for number, (turn, words) in enumerate(_lines(transcript), 1)
+        f"{number}\n{_span(words, ',')}\n{_wrapped(_labeled(turn, words), _for_subrip)}\n\n"
+        for number, (turn, words) in enumerate(_cues(transcript), 1)
     )
 
 
 def vtt(transcript: Transcript) -> str:
     """Return WebVTT subtitles; speakers are voice tags."""
     cues = (
-        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n"
-        f"<v {_for_webvtt(who(turn))}>{_for_webvtt(text_of(words))}\n\n"
-        for turn, words in _lines(transcript)
+        f"{_span(words, '.')}\n<v {_for_webvtt(who(turn))}>{_wrapped(text_of(words), _for_webvtt)}\n\n"
+        for turn, words in _cues(transcript)
     )
     return "WEBVTT\n\n" + "".join(cues)
 
@@ -52,19 +51,45 @@ def vtt(transcript: Transcript) -> str:
 FORMATS: dict[str, Callable[[Transcript], str]] = {"txt": text, "srt": srt, "vtt": vtt}
 
 
-def _lines(transcript: Transcript) -> list[tuple[Turn, list[Word]]]:
-    """Split turns into pieces of the length of a subtitle."""
-    lines: list[tuple[Turn, list[Word]]] = []
+def _cues(transcript: Transcript) -> Iterator[tuple[Turn, list[Word]]]:
+    """Yield turns in pieces that fit into a cue; a longer word is a piece of its own."""
     for turn in transcript.turns:
         piece: list[Word] = []
         for word in turn.words:
-            if piece and (word.end - piece[0].start > LINE_SECONDS or len(text_of([*piece, word])) > LINE_CHARACTERS):
-                lines.append((turn, piece))
+            if piece and not _fits(turn, [*piece, word]):
+                yield turn, piece
                 piece = []
             piece.append(word)
         if piece:
-            lines.append((turn, piece))
-    return lines
+            yield turn, piece
+
+
+def _fits(turn: Turn, words: Sequence[Word]) -> bool:
+    lines = _in_two(_labeled(turn, words))
+    return words[-1].end - words[0].start <= MAX_CUE_SECONDS and max(map(len, lines)) <= MAX_LINE_CHARACTERS
+
+
+def _labeled(turn: Turn, words: Sequence[Word]) -> str:
+    return f"{who(turn)}: {text_of(words)}"
+
+
+def _in_two(text_: str) -> list[str]:
+    """Return the text in one line, or in two that are as equally long as possible."""
+    line = _single_line(text_)
+    spaces = [at for at, character in enumerate(line) if character == " "]
+    if len(line) <= MAX_LINE_CHARACTERS or not spaces:
+        return [line]
+    middle = min(spaces, key=lambda at: abs(2 * at - len(line)))
+    return [line[:middle], line[middle + 1 :]]
+
+
+def _wrapped(text_: str, escape: Callable[[str], str]) -> str:
+    return "\n".join(map(escape, _in_two(text_)))
+
+
+def _span(words: Sequence[Word], point: str) -> str:
+    start = words[0].start
+    return f"{_time(start, point)} --> {_time(min(words[-1].end, start + MAX_CUE_SECONDS), point)}"
 
 
 def _single_line(text_: str) -> str:

@@ -1,12 +1,14 @@
 """Sends one event: a signed POST to a checked address, without redirects, reading little of the response."""
 
 import asyncio
+import copy
 import time
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
+from typing import Self
 
 import httpcore
 import httpx
@@ -41,9 +43,21 @@ class Poster:
 
     def __init__(self, options: WebhookOptions, ca_file: str | None = None, resolver: Resolver = resolve) -> None:
         self._options = options
-        self._rules = [parse_allowed(entry) for entry in options.allowed_hosts]
-        self._guard = AddressGuard(options.allowed_hosts, PORTS, REFUSED_PORTS, resolver)
+        self._resolver = resolver
         self._ssl_context = trust(ca_file)
+        self._allow(options.allowed_hosts)
+
+    def _allow(self, hosts: Sequence[str]) -> None:
+        self._rules = [parse_allowed(entry) for entry in hosts]
+        self._guard = AddressGuard(hosts, PORTS, REFUSED_PORTS, self._resolver)
+
+    def for_workspace(self, hosts: Sequence[str]) -> Self:
+        """Return a poster that also allows the hosts of a workspace (`switchboard workspaces hosts`)."""
+        if not hosts:
+            return self
+        poster = copy.copy(self)
+        poster._allow((*self._options.allowed_hosts, *hosts))
+        return poster
 
     def check(self, url: str) -> Target:
         """Return the target of `url`, by its text. Raises AddressForbidden with a sentence about receivers."""
@@ -55,7 +69,7 @@ class Poster:
         if target.scheme != "https" and not is_allowed:
             raise AddressForbidden(
                 f"Events are sent to {target.host} by https only. If it is a host of your own network that has no "
-                "certificate, list it in SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS."
+                f"certificate, {HOW_TO_ALLOW}.".replace("FETCH", "WEBHOOKS")
             )
         return target
 
@@ -161,7 +175,6 @@ def _about_receivers(error: AddressForbidden) -> AddressForbidden:
     message = message.replace("that recordings are fetched from", "that events are sent to")
     message = message.replace("The recording's address", "The receiver's address")
     message = message.replace("of the recording's address", "of the receiver's address")
-    message = message.replace(HOW_TO_ALLOW, "list it in SWITCHBOARD_FETCH__ALLOWED_HOSTS")
     return AddressForbidden(message.replace("SWITCHBOARD_FETCH__", "SWITCHBOARD_WEBHOOKS__")).with_facts(**error.facts)
 
 

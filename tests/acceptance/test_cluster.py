@@ -210,11 +210,11 @@ async def sender(url: str, workspace: str) -> str:
 
 async def states(url: str) -> dict[str, int]:
     from db.core.database import Database
-    from db.records import views
+    from db.search import call_list
 
     counts: dict[str, int] = {}
     async with await Database.open(url) as database:
-        for call in await views.list_calls(database, limit=1000):
+        for call in [line.call for line in await call_list.latest_calls(database, limit=1000)]:
             counts[str(call.state)] = counts.get(str(call.state), 0) + 1
     return counts
 

@@ -11,7 +11,7 @@ import httpx
 import uvicorn
 
 from db.core.database import Database
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.speakers.profile import Voices
 from serve_app.api.app import build_api
 from serve_app.console.app import build_console

@@ -12,7 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.runtime.actors import RayWorkers, TaskLost
 from pipeline.runtime.workers import RemoteRef
 from tests.attacks.test_decoder import gigabyte_of_silence

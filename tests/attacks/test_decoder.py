@@ -19,7 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.decode.sandbox import jail, runner, wire
 from pipeline.audio.decode.sandbox.wire import Kind, Order
 from pipeline.errors import DecoderFailed, EngineLost, RecordingError, TimedOut

@@ -7,8 +7,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from pipeline.errors import RecordingError, RecordingGone, StorageError
-from pipeline.fetch.fetcher import FetchOptions, fetch
+from pipeline.fetch.fetcher import fetch
 from pipeline.fetch.handed_in import HOST, hand_in, make_private, take
+from pipeline.fetch.options import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop

@@ -15,8 +15,8 @@ from db.core.database import Database
 from db.workspace import directory, keys
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in
-from pipeline.fetch.fetcher import FetchOptions
 from pipeline.fetch.handed_in import NoRoom, hand_in, make_private, take
+from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.storage import flaw_of
 from serve_app.cli.calls.submit import _submit, show
 from tests.integration.db.intake.test_submit_over_http import served

@@ -16,7 +16,7 @@ from db.core.database import Database
 from db.core.rows import dump_json
 from db.search.full_text import names_query
 from db.workspace import keys
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Turn, Word
 from pipeline.speakers.profile import Voices
 from serve_app.api.app import build_api

@@ -38,12 +38,12 @@ def spoken(text: str, speaker: str = "rep") -> Transcript:
 
 
 def srt_cues(text: str) -> list[str]:
-    """Return the text of each subtitle. Strict: number, times, and lines without an empty one or an arrow."""
+    """Return the text of each subtitle. Strict: number, times, and two lines without an empty one or an arrow."""
     cues = []
     for number, block in enumerate(re.split(r"(?:\r\n|\n|\r){2,}", text.strip()), 1):
         first, times, *lines = re.split(r"\r\n|\n|\r", block)
         assert first == str(number) and re.fullmatch(SRT_TIME, times)
-        assert not any("-->" in line for line in lines)
+        assert not any("-->" in line for line in lines) and 1 <= len(lines) <= 2
         cues.append("\n".join(lines))
     assert [cue.content for cue in srt.parse(text, ignore_errors=False)] == cues
     return cues
@@ -61,7 +61,7 @@ def vtt_cues(text: str) -> list[tuple[str, str]]:
         assert found and not re.search(r"&(?!(amp|lt|gt);)", found.group(0))
         cues.append((html.unescape(found.group(1)), html.unescape(found.group(2))))
     assert [html.unescape(caption.text) for caption in webvtt.from_string(text)] == [words for _, words in cues]
-    return cues
+    return [(voice, words.replace("\n", " ")) for voice, words in cues]
 
 
 @pytest.mark.parametrize("evil", EVIL)
@@ -69,7 +69,7 @@ def test_words_stay_words(evil: str) -> None:
     shown = " ".join(f"{evil} end".split())
     (cue,) = srt_cues(transcripts.srt(spoken(evil)))
     assert "<" not in cue and ">" not in cue and not re.search(r"\{[\\A-Za-z]", cue)
-    assert html.unescape(cue).replace(WORD_JOINER, "") == f"rep: {shown}"
+    assert html.unescape(cue).replace(WORD_JOINER, "").replace("\n", " ") == f"rep: {shown}"
     assert vtt_cues(transcripts.vtt(spoken(evil))) == [("rep", shown)]
     (line,) = transcripts.text(spoken(evil)).splitlines()
     assert line == f"[00:00:00] rep: {shown}"
@@ -79,9 +79,31 @@ def test_words_stay_words(evil: str) -> None:
 def test_a_speaker_is_escaped_too(evil: str) -> None:
     shown = " ".join(evil.split())
     (cue,) = srt_cues(transcripts.srt(spoken("Hello", evil)))
-    assert html.unescape(cue).replace(WORD_JOINER, "") == f"{shown}: Hello end"
+    assert html.unescape(" ".join(cue.split())).replace(WORD_JOINER, "") == f"{shown}: Hello end"
     assert vtt_cues(transcripts.vtt(spoken("Hello", evil))) == [(shown, "Hello end")]
 
 
 def test_a_plain_ampersand_is_not_escaped_in_subrip() -> None:
     assert srt_cues(transcripts.srt(spoken("AT&T, R&D & more"))) == ["rep: AT&T, R&D & more end"]
+
+
+def test_a_cue_has_two_lines_and_seven_seconds_at_most() -> None:
+    """A turn of 300 words in two minutes, and words that are too long for a line or a cue."""
+    lengths = [1 + at * 7 % 13 for at in range(300)]
+    words = [Word(0.4 * at, 0.4 * at + 0.3, f" {'w' * length}", 0.9) for at, length in enumerate(lengths)]
+    words += [Word(130.0, 131.0, f" {'x' * 60}", 0.9), Word(131.0, 155.0, " held", 0.9)]
+    whole = spoken("Hello", "customer")
+    whole = replace(whole, turns=(replace(whole.turns[0], words=tuple(words)),))
+    cues = list(srt.parse(transcripts.srt(whole), ignore_errors=False))
+    lines = [cue.content.split("\n") for cue in cues]
+    assert max((cue.end - cue.start).total_seconds() for cue in cues) == transcripts.MAX_CUE_SECONDS
+    assert max(map(len, lines)) == 2
+    too_long = [line for cue in lines for line in cue if len(line) > transcripts.MAX_LINE_CHARACTERS]
+    assert too_long == ["x" * 60]
+    said = " ".join(cue.content.replace("\n", " ").removeprefix("customer: ") for cue in cues)
+    assert said == " ".join(word.text.strip() for word in words)
+    assert len(cues) < 60  # lines are filled
+    captions = webvtt.from_string(transcripts.vtt(whole))
+    assert [(caption.start_in_seconds, caption.end_in_seconds) for caption in captions] == [
+        (int(cue.start.total_seconds()), int(cue.end.total_seconds())) for cue in cues
+    ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from db.core.database import Database
 from pipeline.audio.analyze import Loaded
-from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers, RemoteRef
 from serve_app.conductor.loop import ConductorLoop

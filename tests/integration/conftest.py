@@ -14,7 +14,7 @@ import soundfile
 
 from db.core.database import Database
 from pipeline.analysis import AnalysisOptions
-from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop

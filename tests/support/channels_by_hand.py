@@ -5,7 +5,8 @@ import io
 import av
 import numpy as np
 
-from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import Decoded, decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import AudioInMemory
 from tests.synthetic_calls import FOLDER
 

@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.audio.decode import channel_selection, sound
 from pipeline.audio.decode.container import HEADERLESS
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.decode.sandbox import runner, wire
 from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, RefusalReason
 from pipeline.audio.decode.start_time import StartTime
@@ -36,48 +36,9 @@ from pipeline.errors import (
 from pipeline.record_texts import warning_text
 from pipeline.sealed_files import open_stored
 
-START_SECONDS = 20  # processor time for any file
-MIN_BYTES_PER_SECOND = 600  # of any telephony codec
-MIN_SPEED = 25.0  # seconds of sound decoded per processor second; a slow processor reaches 200
 CROWDED = 5.0  # factor by which other work on the machine may slow it down
 SPOOL_BYTES = 1 << 20
 MAX_LISTED_GAPS = 5  # in a warning; all gaps are labels
-
-
-class DecodeOptions(BaseModel):
-    """Options of decoding: limits on length, samples and size."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    MEMORY_BYTES: ClassVar[int] = 1 << 30  # that one decoder may allocate after its start
-
-    SAMPLES_PER_SECOND: ClassVar[float] = 2 * 96_000  # of the longest recording: stereo at 96 kHz
-    DECODED_BYTES_PER_SECOND: ClassVar[float] = 3 * 2 * SAMPLE_RATE  # likewise: three channels of speech
-
-    max_seconds: float = Field(
-        6 * 3600.0,
-        gt=0,
-        description="Longest recording, in seconds of decoded audio. Its samples and the size of its decoded sound are "
-        "bounded in proportion: as many as stereo at 96 kHz has in that time, and as three channels of speech take.",
-    )
-
-    @property
-    def max_samples(self) -> int:
-        """Channels x rate x seconds of all tracks: as declared before decoding, and as counted during decoding."""
-        return round(self.max_seconds * self.SAMPLES_PER_SECOND)
-
-    @property
-    def max_decoded_bytes(self) -> int:
-        """Limit of one decoded recording in the scratch folder: 115 MB per hour and channel that is not silent."""
-        return round(self.max_seconds * self.DECODED_BYTES_PER_SECOND)
-
-    def max_sound_seconds(self, size: int) -> float:
-        """Return the max. seconds of sound, of all tracks, in a file of `size` bytes."""
-        return min(size / MIN_BYTES_PER_SECOND, 2 * self.max_seconds)
-
-    def processor_seconds(self, size: int) -> int:
-        """Return the limit of processor time for decoding a file of `size` bytes."""
-        return START_SECONDS + int(self.max_sound_seconds(size) / MIN_SPEED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from serve_app.cli.ui import database as databases
 from serve_app.cli.ui import lookup
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
-from serve_app.cli.ui.options import Words, Workspace, parse_id
+from serve_app.cli.ui.options import Words, Workspace, parse_call_id, parse_id
 from serve_app.cli.ui.output import Json, counted, fields, out, print_json
 from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, listing
 from serve_app.cli.ui.table import Table, table
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from db.queue import backlog as queue
     from db.records import correct, corrections, views
     from db.records.corrections import CallEdit, Editor
-    from db.records.views import CallRecord, CallSummary
+    from db.records.views import CallRecord
     from db.search import call_list
+    from db.search.call_list import CallLine
     from db.secrets import call_keys, rotate
     from db.workspace import access_log, admin_log, questions
     from serve_app import settings
@@ -48,11 +50,14 @@ else:
 
 
 NOT_SAID = "not said"
-ID_HELP = "`switchboard calls list` shows the ids."
 WATCH_SECONDS = 1.0
 MAX_PAGE = 200  # calls per page
+MAX_SUMMARY = 160  # characters
 
-CallId = Annotated[UUID, typer.Argument(metavar="ID", parser=parse_id(ID_HELP), help="The callId that was submitted.")]
+CallId = Annotated[
+    str,
+    typer.Argument(metavar="ID", parser=parse_call_id, help="The callId, or its first 8 digits."),
+]
 EditId = Annotated[
     UUID,
     typer.Argument(
@@ -100,11 +105,12 @@ async def answer(
     """
     from pipeline.domain.edits import EditKind
 
-    current = await _current_answer(scope, call_id, question)
+    call = await lookup.call_id(scope.database, call_id, scope.id)
+    current = await _current_answer(scope, call, question)
     before = current if old is None else _parsed(old)
     edit_request = correct.WantedEdit(EditKind.ANSWER, before, _parsed(new), question=question, comment=comment)
     try:
-        edit = (await correct.make(scope.database, scope.reader, _operator(), call_id, edit_request)).edit
+        edit = (await correct.make(scope.database, scope.reader, _operator(), call, edit_request)).edit
     except correct.EditConflict as error:
         now = _shown(error.current.value if error.current else None)
         raise CommandError(
@@ -117,7 +123,7 @@ async def answer(
     except correct.EditRefused as error:
         raise CommandError(str(error) or type(error).__name__, "", FAILED) from None
     change = f"{_shown(edit.machine)} by the machine, {_shown(edit.person)} by {edit.made_by}"
-    revert = f"`switchboard calls undo {call_id} {edit.edit_id}` reverts it."
+    revert = f"`switchboard calls undo {call} {edit.edit_id}` reverts it."
     return Result(edit, (f"{question}: {change}.", revert))
 
 
@@ -138,10 +144,11 @@ async def _current_answer(scope: Scope, call_id: UUID, question: str) -> str | N
 @app.reads()
 async def edits(scope: Scope, call_id: CallId) -> Result:
     """List what people corrected in a call, undone corrections too, the earliest first."""
+    call = await lookup.call_id(scope.database, call_id, scope.id)
     try:
-        corrections = await correct.list_edits(scope.database, scope.reader, call_id)
+        corrections = await correct.list_edits(scope.database, scope.reader, call)
     except correct.NotFound:
-        raise _no_call(call_id) from None
+        raise _no_call(call) from None
     return listing(
         corrections,
         ("!edit", "!when", "!kind", "!status", "who", "what"),
@@ -149,18 +156,19 @@ async def edits(scope: Scope, call_id: CallId) -> Result:
             *(edit.edit_id, edit.made_at, edit.kind, edit.state, edit.made_by),
             _change(edit) + (f" ({edit.comment})" if edit.comment else ""),
         ),
-        f"Call {call_id} has no corrections.",
+        f"Call {call} has no corrections.",
     )
 
 
 @app.writes()
 async def undo(scope: Scope, call_id: CallId, edit_id: EditId) -> Result:
     """Undo a correction of a call; it stays in the list of corrections, with the person's name."""
+    call = await lookup.call_id(scope.database, call_id, scope.id)
     try:
-        edit = await correct.undo(scope.database, scope.reader, _operator(), call_id, edit_id)
+        edit = await correct.undo(scope.database, scope.reader, _operator(), call, edit_id)
     except correct.NotFound:
-        hint = f"`switchboard calls edits {call_id}` shows them."
-        raise CommandError(f"Call {call_id} has no correction {edit_id}.", hint, FAILED) from None
+        hint = f"`switchboard calls edits {call}` shows them."
+        raise CommandError(f"Call {call} has no correction {edit_id}.", hint, FAILED) from None
     return Result(edit, f"Undone: {_change(edit)}.")
 
 
@@ -169,7 +177,7 @@ def _operator() -> "Editor":
 
 
 def _no_call(call_id: UUID) -> CommandError:
-    return CommandError(f"No call {call_id}.", ID_HELP, FAILED)
+    return CommandError(f"No call {call_id}.", lookup.CALL_ID_HELP, FAILED)
 
 
 def _parsed(text: str) -> str | None:
@@ -222,7 +230,7 @@ def list_(
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing until Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
-    """List the latest calls: status, stage, attempts, next try, why a call waits or failed.
+    """List the latest calls: status, stage, next try, why a call waits or failed, the beginning of the summary.
 
     Examples:
 
@@ -237,17 +245,18 @@ def list_(
     _refuse_contradictions(filter_)
     narrowed = filter_ != call_list.CallFilter(states)
 
-    async def work(database: "Database") -> "list[CallSummary]":
+    async def work(database: "Database") -> "Sequence[CallLine]":
         if narrowed:
             return await _filtered_calls(database, workspace, filter_, limit)
-        return await views.list_calls(database, await lookup.workspace_id(database, workspace), state_, limit)
+        return await call_list.latest_calls(database, await lookup.workspace_id(database, workspace), state_, limit)
 
     if watch and not json_ and out().is_terminal:
         databases.run(lambda database: _watch(database, work))
     calls = databases.run(work)
     none = "No calls yet." if state_ is None else f"No call is {state_}."
     notes = () if calls else ("No matching calls." if narrowed else none,)
-    Result(calls, summary_table(calls) if calls else (), notes).print(json_)
+    data = [{**fields(line.call), "summary": line.summary} for line in calls]
+    Result(data, summary_table(calls) if calls else (), notes).print(json_)
 
 
 def _refuse_contradictions(filter_: "call_list.CallFilter") -> None:
@@ -326,11 +335,12 @@ async def reads(
     A line counts the reads of a part of the call by a key within an hour. Lines are deleted after a year.
     Commands on this machine that read are not listed, except exports of a person: they read the database directly.
     """
+    call = await lookup.call_id(scope.database, call_id, scope.id)
     return listing(
-        await access_log.list_reads(scope.database, scope.id or core.EVERY_WORKSPACE, call_id, limit),
+        await access_log.list_reads(scope.database, scope.id or core.EVERY_WORKSPACE, call, limit),
         ("!when", "times", "who", "!what", "how", "request"),
         lambda read: (read.last_at, read.count, read.name or read.key_id, read.what, read.detail, read.request_id),
-        f"No reads of call {call_id}.",
+        f"No reads of call {call}.",
     )
 
 
@@ -371,10 +381,11 @@ async def reseal(database: "Database") -> Result:
     )
 
 
-async def _load(database: "Database", call_id: UUID, workspace: str | None) -> "CallRecord":
-    record = await views.show_call(database, call_id, await lookup.workspace_id(database, workspace))
+async def _load(database: "Database", call_id: str, workspace: str | None) -> "CallRecord":
+    workspace_id = await lookup.workspace_id(database, workspace)
+    record = await views.show_call(database, await lookup.call_id(database, call_id, workspace_id), workspace_id)
     if record is None:
-        raise CommandError(f"No call {call_id}.", ID_HELP)
+        raise CommandError(f"No call {call_id}.", lookup.CALL_ID_HELP)
     return record
 
 
@@ -403,37 +414,39 @@ async def _estimate_completion(database: "Database", job_id: UUID | None) -> Com
 
 async def _filtered_calls(
     database: "Database", workspace: str | None, filter_: "call_list.CallFilter", limit: int
-) -> "list[CallSummary]":
+) -> "list[CallLine]":
     """Return matching calls of one workspace, the latest started first. Raises `CommandError`."""
     workspace_id = (await lookup.workspace(database, workspace)).workspace_id
     for key in filter(None, (filter_.question, filter_.scorecard)):
         if not await questions.defined_versions(database, workspace_id, workspace_id, key):
             hint = "`switchboard questions list` shows questions and scorecards."
             raise CommandError(f"No question or scorecard {key!r}.", hint)
-    calls: list[CallSummary] = []
+    calls: list[CallLine] = []
     cursor: str | None = None
     while True:
         size = min(limit - len(calls), MAX_PAGE)
         page = await call_list.list_calls(database, core.Reader(workspace_id), filter_, cursor, size)
-        calls += [line.call for line in page.items]
+        calls += page.items
         cursor = page.next
         if cursor is None or len(calls) >= limit:
             return calls
 
 
-def summary_table(calls: "Sequence[CallSummary]") -> Table:
+def summary_table(calls: "Sequence[CallLine]") -> Table:
     from serve_app.cli.render.call import STATE_STYLES, status_line
 
     lines = table("!call", "!status", "!started", "!lang", "!from -> to", "about")
-    for call in calls:
+    for line in calls:
+        call = line.call
         about = f"{call.failure.code}: {call.failure.message}" if call.failure else status_line(call)
+        about = about or shorten(line.summary or "", MAX_SUMMARY, placeholder=" ...")
         state = Text(call.state, style=STATE_STYLES.get(call.state, ""))
         parties = f"{call.from_number} -> {call.to_number}"
         lines.add_row(call.call_id, state, call.start_time, call.language, parties, about)
     return lines
 
 
-async def _watch(database: "Database", work: "databases.Work[list[CallSummary]]") -> None:
+async def _watch(database: "Database", work: "databases.Work[Sequence[CallLine]]") -> None:
     from rich.live import Live
 
     with Live(console=out(), auto_refresh=False) as live:

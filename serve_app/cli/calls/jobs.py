@@ -75,7 +75,8 @@ def about(job: "JobSummary") -> str:
 
     parts = []
     if job.state == "running" or (job.state == "fetching" and not job.next_try):
-        parts.append(f"{Stage.display_name_of(job.stage) if job.stage else 'starting'} on {job.worker}")
+        stage = Stage.display_name_of(job.stage) if job.stage else "starting"
+        parts.append(f"{stage} on {job.worker}" if job.worker else stage)
     if job.next_try and job.attempts:
         parts.append(f"next try {moment(job.next_try)}")
     if job.crashes:

@@ -46,6 +46,7 @@ class TeamLine:
 @dataclass(frozen=True, slots=True)
 class QueueView:
     waiting_calls: int
+    fetching_calls: int  # of the waiting ones: their recordings are not stored yet
     running_calls: int
     later_calls: int
     audio_seconds: float
@@ -84,8 +85,10 @@ def queue_view(
     on_gpu, on_cpu = _engine_seconds(stages, settings)
     costs = [stage.cost_per_audio_hour for stage in stages if stage.cost_per_audio_hour is not None]
     running = [group for group in backlog.groups if group.running]
+    fetching = [group for group in backlog.groups if group.fetching]
     return QueueView(
         waiting_calls=sum(group.calls for group in backlog.groups) - sum(group.calls for group in running),
+        fetching_calls=sum(group.calls for group in fetching),
         running_calls=sum(group.calls for group in running),
         later_calls=backlog.later,
         audio_seconds=sum(backlog.seconds(group) for group in backlog.groups),
@@ -154,9 +157,12 @@ def headline(view: QueueView) -> str:
     later = f"{counted(view.later_calls, 'call')} to be retried later" if view.later_calls else ""
     if not view.waiting_calls and not view.running_calls:
         return f"Nothing in the queue{'; ' + later if later else ''}."
-    counts = ", ".join(
-        filter(None, (f"{counted(view.waiting_calls, 'call')} waiting", f"{view.running_calls} running", later))
-    )
+    waiting = f"{counted(view.waiting_calls, 'call')} waiting"
+    if view.fetching_calls:
+        waiting += f" ({view.fetching_calls} for the recording)"
+    counts = ", ".join(filter(None, (waiting, f"{view.running_calls} running", later)))
+    if view.fetching_calls == view.waiting_calls and not view.running_calls:  # no engine has work yet
+        return f"{counts}: {duration(view.audio_seconds)} of audio; no estimate before a recording is fetched."
     return f"{counts}: {duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
 
 

@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -10,10 +11,11 @@ from serve_app.cli.ui.output import err
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.records import views
     from db.workspace import directory
     from pipeline.domain.insight import Contact
 else:
-    (directory,) = lazy("db.workspace.directory")
+    directory, views = lazy("db.workspace.directory", "db.records.views")
 
 
 class HasName(Protocol):
@@ -23,6 +25,7 @@ class HasName(Protocol):
 
 N = TypeVar("N", bound=HasName)
 
+CALL_ID_HELP = "`switchboard calls list` shows the ids."
 DEFAULT = "default"  # name of a workspace or team that is created without one
 
 
@@ -36,8 +39,8 @@ async def workspace(database: "Database", name_or_id: str | None, create: bool =
     if name_or_id is None and len(workspaces) == 1:
         return workspaces[0]
     if name_or_id is None and workspaces:
-        problem = f"There are {len(workspaces)} workspaces: {_quoted(workspaces)}."
-        raise CommandError(problem, "Pass --workspace NAME.", USAGE)
+        names = _quoted(workspaces, lambda workspace: workspace.workspace_id)
+        raise CommandError(f"There are {len(workspaces)} workspaces: {names}.", "Pass --workspace NAME|ID.", USAGE)
     if name_or_id is None and not create:
         raise CommandError("No workspace yet.", "`switchboard workspaces create NAME` creates one.")
     match = _find(workspaces, lambda workspace: workspace.workspace_id, name_or_id) if name_or_id else None
@@ -115,5 +118,23 @@ def _refuse_unless_new(items: Sequence[HasName], name: str, kind: str, create: b
     raise CommandError(f"No {kind} {name!r}.", advice)
 
 
-def _quoted(items: Sequence[HasName]) -> str:
-    return ", ".join(repr(item.name) for item in items[:10]) + (" ..." if len(items) > 10 else "")
+def _quoted(items: Sequence[N], id_of: Callable[[N], UUID] | None = None) -> str:
+    """Return the names; with `id_of`, those of several items with their ids."""
+    counts = Counter((item.name or "").casefold() for item in items)
+    shown = (
+        f"{item.name!r} ({id_of(item)})" if id_of and counts[(item.name or "").casefold()] > 1 else repr(item.name)
+        for item in items[:10]
+    )
+    return ", ".join(shown) + (" ..." if len(items) > 10 else "")
+
+
+async def call_id(database: "Database", id_: str, workspace_id: UUID | None = None) -> UUID:
+    """Return the id of the call that `id_`, a UUID or its beginning, identifies. Raises `CommandError`."""
+    if (whole := as_uuid(id_)) is not None:
+        return whole
+    matches = await views.call_ids_from(database, id_, workspace_id)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise CommandError(f"Several calls begin with {id_}.", f"Pass more of the id: {matches[0]}.", USAGE)
+    raise CommandError(f"No call begins with {id_}.", CALL_ID_HELP)

@@ -64,6 +64,14 @@ def parse_id(advice: str) -> Callable[[str], UUID]:
     return parse
 
 
+def parse_call_id(text: str) -> str:
+    """Return a callId, or its first eight or more digits, as the console shows it."""
+    if as_uuid(text) is None and not re.fullmatch(r"[0-9a-fA-F]{8}[0-9a-fA-F-]{0,27}", text):
+        hint = "`switchboard calls list` shows the ids; the first 8 digits are enough."
+        raise CommandError(f"{text!r} is not an id (a UUID).", hint, USAGE)
+    return text
+
+
 def parse_new(of: str) -> Callable[[str], str]:
     """Return a parser of the name of a new run or gold set; `of`: which of them."""
 

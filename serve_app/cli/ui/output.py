@@ -134,8 +134,10 @@ def print_json(data: Any) -> None:
 
 
 def moment(time: datetime | None) -> str:
-    """Return a time in this machine's time zone; empty for None."""
-    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S") if time else ""
+    """Return a time in this machine's time zone with its offset, as `--since` accepts it; empty for None."""
+    if time is None:
+        return ""
+    return time.astimezone().isoformat(" ", "seconds").replace("+00:00", "Z")
 
 
 def duration(seconds: float) -> str:

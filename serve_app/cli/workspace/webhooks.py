@@ -6,23 +6,34 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from db.events import deliveries as event_views
-from db.events import endpoints as webhooks
-from db.events import upkeep
 from db.events.types import type_names
 from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Team, Time, moment_of, parse_id, parse_time
 from serve_app.cli.ui.output import counted, duration, fields, moment, print_json
 from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, details, listing
-from serve_app.settings import Settings
-from serve_app.webhooks import payload, signing
 
 if TYPE_CHECKING:
     from db.core.database import Database
+    from db.events import deliveries as event_views
+    from db.events import endpoints as webhooks
+    from db.events import upkeep
     from db.events.deliveries import DeliverySummary
     from db.events.endpoints import Endpoint
+    from db.workspace import settings as workspace_settings
+    from serve_app import settings
+    from serve_app.webhooks import payload, signing
     from serve_app.webhooks.post import Poster
-
+else:
+    event_views, webhooks, upkeep, workspace_settings, settings, payload, signing = lazy(
+        "db.events.deliveries",
+        "db.events.endpoints",
+        "db.events.upkeep",
+        "db.workspace.settings",
+        "serve_app.settings",
+        "serve_app.webhooks.payload",
+        "serve_app.webhooks.signing",
+    )
 
 LIST_HINT = "`switchboard webhooks list` shows the ids."
 STATE_NAMES = {"behind": "waiting"}  # for an earlier event of the call
@@ -58,11 +69,12 @@ def require_endpoint(endpoint: "Endpoint | None") -> "Endpoint":
     return endpoint
 
 
-def poster() -> "Poster":
+async def poster(database: "Database", workspace_id: UUID) -> "Poster":
     from serve_app.webhooks.post import Poster
 
-    settings = Settings()
-    return Poster(settings.webhooks, settings.fetch.ca_file)
+    current = settings.Settings()
+    hosts = await workspace_settings.allowed_hosts(database, workspace_id)
+    return Poster(current.webhooks, current.fetch.ca_file).for_workspace(hosts)
 
 
 def secret_lines(secret: str) -> tuple[Text, str]:
@@ -108,13 +120,13 @@ async def create(
 
       switchboard webhooks create https://crm.example/hooks --event call.completed --include record --team support
     """
-    await poster().look(url)
+    await (await poster(scope.database, scope.id)).look(url)
     secret = signing.new_secret()
     endpoint = await webhooks.add(
         scope.database,
         scope.id,
         url,
-        Settings().sealer().seal(secret),
+        settings.Settings().sealer().seal(secret),
         event or None,
         include or (),
         await scope.team_id(team),
@@ -181,7 +193,7 @@ async def update(
     """
     match = await find(database, endpoint)
     if url is not None:
-        await poster().look(url)
+        await (await poster(database, match.workspace_id)).look(url)
     parts = [] if thin else include or None
     updated = require_endpoint(await webhooks.change(database, match, url, event or None, parts, description))
     return Result(updated, f"Changed {updated.endpoint_id}.")
@@ -272,7 +284,7 @@ async def rotate_secret(
     """
     secret, match = signing.new_secret(), await find(database, endpoint)
     rotated = require_endpoint(
-        await webhooks.rotate(database, match, Settings().sealer().seal(secret), overlap_hours * 3600)
+        await webhooks.rotate(database, match, settings.Settings().sealer().seal(secret), overlap_hours * 3600)
     )
     until = f"signs until {moment(rotated.previous_until)}" if rotated.previous_until else "has ended"
     return Result({"endpoint": rotated, "secret": secret}, (*secret_lines(secret), f"The previous secret {until}."))
@@ -281,12 +293,13 @@ async def rotate_secret(
 @app.reads()
 async def test(database: "Database", endpoint: Id) -> Result:
     """Send a signed event of type webhook.test now and show the response; also to a disabled endpoint."""
-    match, sealer = await find(database, endpoint), Settings().sealer()
+    match, sealer = await find(database, endpoint), settings.Settings().sealer()
     secrets = [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(database, match)]
     clock = await database.clock()
     event = payload.trial_event(match.endpoint_id, clock.now())
     message_id, body = payload.message_id(event.event_id), payload.body(event, (), 1 << 20)
-    attempt = (await poster().post(match.url, message_id, body, secrets, clock)).attempt
+    sender = await poster(database, match.workspace_id)
+    attempt = (await sender.post(match.url, message_id, body, secrets, clock)).attempt
     delivered = attempt.status is not None and 200 <= attempt.status < 300
     outcome = "delivered" if delivered else "not delivered"
     return Result(
@@ -300,6 +313,30 @@ async def test(database: "Database", endpoint: Id) -> Result:
 
 
 @app.writes()
+async def listen(
+    scope: Scope,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address of this machine that the service reaches.")] = "127.0.0.1",
+    event: EventTypes = None,
+    include: Include = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many events.", show_default="never")] = None,
+) -> Result:
+    """Receive events on this machine and print them, verified, with their signatures; for development.
+
+    Until Ctrl-C the workspace has an endpoint at this address, and the address is one of its hosts. Into a pipe each
+    event is one line of JSON.
+
+    Example:
+
+      switchboard webhooks listen --event call.completed --include record --workspace acme
+    """
+    from serve_app.cli.workspace import listening
+
+    arrived = await listening.receive(scope, host, port, event or None, include, count)
+    return Result({"events": arrived}, notes=(f"{counted(arrived, 'event')} received.",))
+
+
+@app.writes()
 async def reseal(database: "Database") -> Result:
     """Seal the secrets of all endpoints with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
@@ -307,7 +344,7 @@ async def reseal(database: "Database") -> Result:
 
       SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard webhooks reseal
     """
-    sealer = Settings().sealer()
+    sealer = settings.Settings().sealer()
     count = await webhooks.reseal(database, sealer)
     return Result(
         {"resealed": count, "sealed": sealer.seals},

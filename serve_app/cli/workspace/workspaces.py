@@ -266,10 +266,11 @@ async def hosts(
     host: Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", parser=_host, help=CURRENT)] = None,
     remove: Remove = False,
 ) -> Result:
-    """Show or change hosts in your network from which this workspace's recordings may be fetched.
+    """Show or change hosts in your network from which recordings are fetched, and to which events are sent.
 
     Names, addresses and networks (CIDR), with or without a port. They apply to this workspace only;
-    SWITCHBOARD_FETCH__ALLOWED_HOSTS applies to all of them. Public addresses need no entry.
+    SWITCHBOARD_FETCH__ALLOWED_HOSTS and SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS apply to all of them. Public addresses
+    need no entry.
 
     Example:
 
@@ -280,7 +281,7 @@ async def hosts(
         names = _required(host or ())
         after = [name for name in before if name not in names] if remove else [*before, *names]
         workspace = await workspace_settings.set_allowed_hosts(scope.database, scope.id, after)
-    empty = f"{workspace.name} has no hosts: recordings are fetched from public addresses only."
+    empty = f"{workspace.name} has no hosts: only public addresses are used."
     shown = workspace.allowed_hosts
     return Result(workspace, [data_line(host) for host in shown], () if shown else (empty,))
 

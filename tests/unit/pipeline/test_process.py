@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.audio import analyze
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (

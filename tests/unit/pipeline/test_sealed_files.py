@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline import sealed_files
-from pipeline.audio.decode.decoder import DecodeOptions, decode
+from pipeline.audio.decode.decoder import decode
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain import sniff
 from pipeline.domain.speech import Recording
 from pipeline.errors import StorageError

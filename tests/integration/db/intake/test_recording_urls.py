@@ -20,7 +20,7 @@ from db.records import views
 from db.secrets import rotate
 from db.secrets.recording_urls import UrlSealer
 from db.workspace import settings
-from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop

@@ -11,6 +11,7 @@ from db.queue import jobs, stage_results
 from db.records import views
 from db.records.complete import complete as complete_call
 from db.records.views import CallTask
+from db.search import call_list
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import (
     AudioAnalysis,
@@ -399,10 +400,10 @@ async def test_calls_and_jobs_are_listed_last_changed_first_by_workspace_and_sta
         await world.submit(recording_url=A if n else None, start_time=datetime(2026, 1, 1, tzinfo=UTC))
     await jobs.fail(world.database, await world.claim_one(), NotAudio())
     database, workspace = world.database, world.workspace_id
-    assert [call.call_id for call in await views.list_calls(database)] == [ids[1], ids[2], ids[0]], (
+    assert [line.call.call_id for line in await call_list.latest_calls(database)] == [ids[1], ids[2], ids[0]], (
         "one has failed since"
     )
-    (failed,) = await views.list_calls(database, workspace, "failed")
+    (failed,) = [line.call for line in await call_list.latest_calls(database, workspace, "failed")]
     assert (failed.call_id, failed.attempts, failed.failure) == (
         ids[1],
         1,
@@ -411,7 +412,7 @@ async def test_calls_and_jobs_are_listed_last_changed_first_by_workspace_and_sta
     (queued,) = await views.list_jobs(database, workspace, "queued")
     assert (queued.call_id, queued.attempts) == (ids[2], 0)
     assert queued.next_try is not None
-    assert await views.list_calls(database, UUID(int=9)) == []
+    assert await call_list.latest_calls(database, UUID(int=9)) == ()
     assert await views.list_jobs(database, UUID(int=9)) == []
 
 

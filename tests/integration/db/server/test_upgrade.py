@@ -19,6 +19,7 @@ from db.core.database import Database
 from db.events import endpoints
 from db.queue import jobs
 from db.records import views
+from db.search import call_list
 from db.server import migrate
 from tests.postgres import fresh_database
 from tests.release_dump import FOLDER, dump, newest, restore
@@ -136,8 +137,8 @@ async def test_calls_of_a_release_are_read_and_changed_after_the_migration(path:
     restore(empty_postgres_url, path.read_text())
     migrate.migrate(empty_postgres_url)
     async with await Database.open(empty_postgres_url) as database:
-        summaries = await views.list_calls(database, limit=50)
-        states = {summary.state: summary.call_id for summary in summaries}
+        lines = await call_list.latest_calls(database, limit=50)
+        states = {line.call.state: line.call.call_id for line in lines}
         assert states.keys() == {"received", "transcribing", "completed", "failed"}
         call = await views.show_call(database, states["completed"])
         assert call is not None and call.transcript is not None
@@ -148,7 +149,7 @@ async def test_calls_of_a_release_are_read_and_changed_after_the_migration(path:
         failed = await views.show_call(database, states["failed"])
         assert failed is not None and failed.call.failure is not None and failed.call.failure.code == "not_audio"
         leases = await jobs.claim_fetches(database, "w", 10, 60, 10, 10)
-        transcribing = {summary.call_id for summary in summaries if summary.state == "transcribing"}
+        transcribing = {line.call.call_id for line in lines if line.call.state == "transcribing"}
         assert leases and {lease.call.call_id for lease in leases} <= transcribing
         assert len(await endpoints.list_endpoints(database)) == 1
 

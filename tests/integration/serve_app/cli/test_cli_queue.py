@@ -29,7 +29,7 @@ def said(url: str, *command: str) -> str:
     return result.stdout
 
 
-def submitted(postgres_url: str, count: int) -> list[UUID]:
+def submitted(postgres_url: str, count: int, fetched: bool = True) -> list[UUID]:
     """Return the calls' ids. Runs in a thread, since a command needs a separate event loop."""
     import asyncio
 
@@ -44,7 +44,8 @@ def submitted(postgres_url: str, count: int) -> list[UUID]:
             world.call_id = uuid4()
             call_ids.append(world.call_id)
             await world.submit(recording_url="https://store.example/a.wav", duration=600)
-        await world.claim()
+        if fetched:
+            await world.claim()
         await queue.record_rtfx(
             database, [MeasuredRtfx("asr", 1, 100, 1e6, 1e6 / 20), MeasuredRtfx("asr", 2, 1, 600, 60)]
         )
@@ -144,3 +145,14 @@ async def test_recorded_stages_leave_the_queue_what_is_left(world: World) -> Non
     await jobs.release(world.database, [lease])
     (group,) = (await queue.backlog(world.database)).groups
     assert (group.running, group.recognized) == (False, True)
+
+
+def test_recordings_that_are_not_fetched_promise_no_time(postgres_url: str) -> None:
+    sent = submitted(postgres_url, 3, fetched=False)
+    text = " ".join(said(postgres_url, "queue").split())
+    assert "3 calls waiting (3 for the recording), 0 running" in text
+    assert "no estimate before a recording is fetched" in text and "done in about" not in text.partition(".")[0]
+    jobs_ = " ".join(said(postgres_url, "jobs", "list").split())
+    assert "fetching" in jobs_ and "None" not in jobs_
+    shown = json.loads(said(postgres_url, "calls", "show", str(sent[0])[:8], "--json"))
+    assert shown["call"]["callId"] == str(sent[0]), "as the console shows it"

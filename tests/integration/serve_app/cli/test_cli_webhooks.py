@@ -1,5 +1,7 @@
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
@@ -229,3 +231,22 @@ def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: 
 def test_the_schema_is_printed() -> None:
     result = switchboard("schema")
     assert json.loads(result.stdout) == json.loads(payload.SCHEMA_FILE.read_text())
+
+
+def test_listen_prints_signed_events_and_leaves_nothing_behind(postgres_url: str) -> None:
+    workspace()
+    command = [sys.executable, "-m", "serve_app.cli", "webhooks", "listen", "--count", "1"]
+    listener = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert listener.stderr is not None
+        assert any("with the secret whsec_" in line for line in listener.stderr)
+        (hook,) = ok("list")
+        assert ok("test", hook["endpointId"])["delivered"]
+        printed, _ = listener.communicate(timeout=60)
+    finally:
+        listener.kill()
+    event = json.loads(printed)
+    assert event["body"]["type"] == "webhook.test" and event["headers"]["webhook-signature"].startswith("v1,")
+    assert ok("list") == []
+    hosts = runner.invoke(app, ["workspaces", "hosts", "--json"])
+    assert json.loads(hosts.stdout)["allowedHosts"] == []

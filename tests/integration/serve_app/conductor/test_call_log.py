@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from db.intake.group_commit import GroupCommitter
-from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.observability.logs import ContextFilter
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers

@@ -9,7 +9,7 @@ import pytest
 from db.core.database import OUTAGES, Database
 from db.intake.group_commit import GroupCommitter
 from db.queue import backlog
-from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.observability.metrics import Metric
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline.audio.decode import mp4
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.errors import NotAudio, RecordingTooLong
 
 LIES = "declares more pieces of sound than it has bytes"

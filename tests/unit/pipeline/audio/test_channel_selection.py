@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from pipeline.audio.decode.channel_selection import choose
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import AudioInMemory
 from tests.synthetic_calls import FOLDER
 

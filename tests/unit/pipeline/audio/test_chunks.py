@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from pipeline.audio import chunks
 from pipeline.audio.chunks import cut, find_speech
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels import detector
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.spans import union

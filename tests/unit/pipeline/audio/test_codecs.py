@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.signal import butter, correlate, sosfiltfilt
 
-from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import Decoded, decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.errors import NotAudio
 from tests.paths import FIXTURES
 from tests.synthetic_calls import FOLDER

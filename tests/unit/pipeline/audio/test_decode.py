@@ -10,7 +10,8 @@ import av
 import numpy as np
 import pytest
 
-from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode, decode_file
+from pipeline.audio.decode.decoder import Decoded, decode, decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Recording
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong, StorageError
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline.audio.decode import sound
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.decode.sound import ScratchSink, SoundAllowance
 from pipeline.errors import RecordingTooLarge
 from tests.tuned import tuned

@@ -12,7 +12,8 @@ from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.chunks import cut
 from pipeline.audio.decode import wav
 from pipeline.audio.decode.channel_selection import SelectedChannels
-from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import Decoded, decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.labeling import gaps_of, label
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind, Layout, LayoutKind, Span

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.audio.analyze import Loaded, analyze_audio, load
-from pipeline.audio.decode.decoder import DecodeOptions, decode
+from pipeline.audio.decode.decoder import decode
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.audio import analyze
 from pipeline.audio.decode import sound
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording

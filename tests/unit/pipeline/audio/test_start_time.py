@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline.audio.channels.separation import separate
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.decode.sandbox.wire import Facts, Malformed, facts
 from pipeline.audio.decode.start_time import StartTime, from_tags
 from pipeline.domain.speech import Layout

@@ -10,7 +10,8 @@ import pytest
 import soxr
 
 from pipeline.audio.decode import edits, mp4
-from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import Decoded, decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import SAMPLE_RATE
 from tests.support.lossy_files import without_packets
 from tests.unit.pipeline.audio.test_absurd_media import box

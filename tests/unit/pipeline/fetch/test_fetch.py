@@ -20,7 +20,8 @@ from pipeline.errors import (
     RecordingUnreachable,
     StorageError,
 )
-from pipeline.fetch.fetcher import FetchOptions, fetch
+from pipeline.fetch.fetcher import fetch
+from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.storage import INCOMING, Store
 from pipeline.net.post import retry_after
 from tests.recording_server import AUDIO, failing, options, reply, serving, stored_files

@@ -12,7 +12,8 @@ from pipeline.errors import (
     RecordingUnreachable,
     TooManyRedirects,
 )
-from pipeline.fetch.fetcher import Fetcher, FetchOptions, fetch
+from pipeline.fetch.fetcher import Fetcher, fetch
+from pipeline.fetch.options import FetchOptions
 from tests.recording_server import failing, options, reply, serving
 
 

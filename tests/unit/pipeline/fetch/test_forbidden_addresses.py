@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from pipeline.errors import AddressForbidden, RedirectInsecure
-from pipeline.fetch.fetcher import Fetcher, FetchOptions
+from pipeline.fetch.fetcher import Fetcher
+from pipeline.fetch.options import FetchOptions
 from tests.recording_server import AUDIO, Server, reply, serving
 from tests.tuned import tuned
 

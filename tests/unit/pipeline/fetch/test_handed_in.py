@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingGone, RecordingTooLarge
 from pipeline.fetch import handed_in
-from pipeline.fetch.fetcher import FetchOptions
 from pipeline.fetch.handed_in import hand_in, is_handed_in, make_private, take, withdraw
+from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.storage import flaw_of
 from tests.unit.pipeline.fetch.test_fetch import AUDIO
 

@@ -9,7 +9,8 @@ import pytest
 
 from pipeline.audio.analyze import Loaded
 from pipeline.audio.decode import sound
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Audio, Chunk, Layout, LayoutKind
 from pipeline.errors import EngineError, StorageError
 from pipeline.runtime import replica as replicas

@@ -10,7 +10,8 @@ import pytest
 
 from pipeline.audio.analyze import Loaded
 from pipeline.audio.decode import sound
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import AudioInMemory, Diarization, Layout, LayoutKind, Span
 from pipeline.errors import EngineError, EngineUnavailable, StorageError
 from pipeline.runtime.diarizer import AHEAD, DiarizerReplica

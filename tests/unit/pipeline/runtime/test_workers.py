@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.audio import analyze
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import AudioInMemory, Chunk, Recording, Span
 from pipeline.runtime.workers import LocalWorkers, spoken
 from tests.synthetic_calls import FOLDER

@@ -9,7 +9,7 @@ import pytest
 from pipeline.asr import fallback
 from pipeline.asr.safety import Suspect
 from pipeline.audio import analyze
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import AudioInMemory, Chunk, ChunkText, Recording, Word
 from pipeline.runtime.workers import LocalWorkers, RemoteRef

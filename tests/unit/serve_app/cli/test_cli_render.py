@@ -8,12 +8,13 @@ import pytest
 from rich.console import Console
 
 from db.core.rows import dump_json
-from db.records.views import CallMoment, CallRecord, CallSummary, Failure
+from db.records.views import CallMoment, CallRecord, CallSummary, Failure, JobSummary
 from pipeline.analysis import analyze
 from pipeline.asr.safety import REASONS
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Bleed, Doubt, Label, LabelKind, LanguageStretch, Role, Speaker, Transcript, Word
+from serve_app.cli.calls.jobs import about
 from serve_app.cli.render.call import render_call, render_outcome, speaker_styles
 from serve_app.cli.render.findings import PARTY_FIGURES, render_finding
 from serve_app.cli.ui.output import plain
@@ -219,8 +220,8 @@ def test_subtitles_are_short_and_timed_from_the_words() -> None:
     long = tuple(Word(at, at + 0.9, f"word{at}", 0.9) for at in range(20))
     turn = replace(MATERIAL.transcript.turns[0], words=long, end=20.0)
     cues = export.srt(replace(MATERIAL.transcript, turns=(turn,))).strip().split("\n\n")
-    assert len(cues) == 4
-    assert "00:00:18,000 --> 00:00:19,900" in cues[-1]
+    assert len(cues) == 3
+    assert "00:00:14,000 --> 00:00:19,900" in cues[-1]
 
 
 def test_webvtt_escapes_what_would_be_markup() -> None:
@@ -359,3 +360,10 @@ def test_the_tone_says_where_it_turns_and_the_statistics_who_interrupts_and_how_
     text = shown_finding(Finding("statistics", 3, {"parties": parties, "hold_share": 0.25}))
     assert ["interruptions", "2"] in [line.split() for line in text.splitlines()]
     assert "hold 25%" in text
+
+
+def test_a_job_without_a_worker_names_none() -> None:
+    job = JobSummary(
+        *(UUID(int=1), UUID(int=2), "process", "fetching", "fetch", None, 1, 0, 0, START, START, None, None, None, None)
+    )
+    assert about(job) == about(replace(job, worker="node-1")).removesuffix(" on node-1") != ""

@@ -1,6 +1,7 @@
 import pytest
 
-from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import decode_file
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import LabelKind, LayoutKind
 from serve_app.cli.run.demo import VOICES, chosen_samples, demo_settings
 from serve_app.cli.ui.errors import CommandError
