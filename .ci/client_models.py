@@ -20,8 +20,9 @@ CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
 
 # Schemas for administrators only, and those with a separate form in the client.
 EXCLUDED = {
-    *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Read", "Team", "Workspace", "Problem", "SubmitBody"),
-    *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "SummaryTemplate", "TemplatePart"),
+    *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Read", "Workspace", "Problem", "SubmitBody"),
+    *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody"),
+    *("Endpoint", "CreatedWebhook", "DeliverySummary", "Attempt", "CredentialInfo", "Server", "Hosts", "SavedView"),
 }
 
 TYPES = {

@@ -5,8 +5,10 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, TypeAdapter
@@ -62,8 +64,29 @@ _OBJECTS = {
     "question_key": "Key of the question.",
     "scorecard_key": "Key of the scorecard.",
     "calibration_id": "Id of the calibration.",
+    "erasure_id": "Id of the erasure.",
+    "view_id": "Id of the saved view.",
+    "endpoint_id": "Id of the webhook.",
+    "host": "Host of the recording server.",
+    "port": "Port of the recording server.",
 }
-_KEYS = ("question_key", "scorecard_key")
+_KEYS = ("question_key", "scorecard_key", "host")
+_TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("openapi_texts.toml").read_text())["properties"]
+_TAGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Calls": ("List, read, correct, retry, export and delete calls.", ("calls", "export", "events")),
+    "Work": ("Tasks, the queue, statistics and saved views.", ("tasks", "queue", "statistics", "views")),
+    "People": ("Teams, members and contacts.", ("teams", "members", "contacts")),
+    "Questions": (
+        "Your own questions, trackers, scorecards and the calibration of reviewers.",
+        ("questions", "scorecards", "calibrations"),
+    ),
+    "Runs": ("Other models on stored calls.", ("runs",)),
+    "Deletion": ("Erasures, retention periods and legal holds.", ("erasures", "retention", "holds")),
+    "Administration": (
+        "The workspace, its keys, webhooks, recording servers, and the logs of changes and reads.",
+        ("workspace", "keys", "webhooks", "hosts", "credentials", "changes", "access-log"),
+    ),
+}
 _ADMIN_ERRORS = {
     api_errors.AdminBodyRefused,
     api_errors.OutsideTeam,
@@ -81,6 +104,11 @@ _BODY_ERRORS = {
     problems.BodyTooSlow,
     problems.BodyTooLarge,
     problems.MediaTypeRefused,
+}
+_ONLY_OF: dict[type[Refusal], tuple[str, ...]] = {
+    api_errors.NothingToRetry: ("retryCall",),
+    api_errors.OnLegalHold: ("deleteCall", "removeContact"),
+    api_errors.NoSuchRange: ("playCall",),
 }
 _LIMITED = {"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy": '"key";q=300;w=15'}
 _SAMPLES: dict[type[Refusal], Refusal] = {
@@ -124,7 +152,10 @@ def api_document() -> dict[str, Any]:
     for route in EVERY_ROUTE:
         paths.setdefault(_path(route), {})[route.method.lower()] = _operation(route, schemas, responses)
     schemas["Problem"] = _api_problem()
-    return _document(
+    for name, schema in schemas.items():
+        _describe(schema, name)
+    _describe(paths, "")
+    document = _document(
         "Switchboard API",
         "Read and correct calls; manage questions, scorecards, runs, teams, members, contacts and "
         "keys. Lists are paginated: pass `next` as the `cursor` of the next page; cursors remain stable while calls "
@@ -135,6 +166,29 @@ def api_document() -> dict[str, Any]:
         paths,
         {"responses": responses, "schemas": dict(sorted(schemas.items()))},
     )
+    return document | {"tags": [{"name": name, "description": text} for name, (text, _) in _TAGS.items()]}
+
+
+def _describe(part: Any, schema: str) -> None:
+    """Add the descriptions of `openapi_texts.toml` to properties without one, in place."""
+    if isinstance(part, list):
+        for item in part:
+            _describe(item, schema)
+    if not isinstance(part, dict):
+        return
+    properties = part.get("properties")
+    if isinstance(properties, dict):
+        for name, value in properties.items():
+            text = _TEXTS.get(f"{schema}.{name}") or _TEXTS.get(name)
+            if "description" not in value and text is not None:
+                value["description"] = text
+    for value in part.values():
+        _describe(value, schema)
+
+
+def _tag(path: str) -> str:
+    first = path.split("/")[1]
+    return next(name for name, (_, segments) in _TAGS.items() if first in segments)
 
 
 def _document(
@@ -282,7 +336,7 @@ def _api_problem() -> dict[str, Any]:
 
 
 def _path(route: Route) -> str:
-    return re.sub(r"\{(\w+)(?::uuid)?\}", lambda name: f"{{{camel(name[1])}}}", route.path)
+    return re.sub(r"\{(\w+)(?::uuid|:int)?\}", lambda name: f"{{{camel(name[1])}}}", route.path)
 
 
 def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -> dict[str, Any]:
@@ -296,6 +350,8 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         responses["206"] = {**ok, "description": "The requested range."}
     if route.name == "compareRun":
         responses["202"] = {**ok, "description": "The comparison is being measured. Retry after Retry-After."}
+    if route.name == "retryCall":
+        responses = {"202": {**ok, "description": "The call is processed again."}}
     if route.name == "createErasure":
         responses["202"] = {**ok, "description": "A Conductor carries out the erasure. 200: a dry run."}
     elif route.body is not None:
@@ -304,11 +360,19 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         responses["304"] = {"description": "Not modified."}
     return {
         "operationId": route.name,
+        "tags": [_tag(route.path)],
         "summary": route.summary,
+        "description": _needs(route),
         "parameters": [*_path_parameters(route), *_parameters(route.query, schemas)],
         **({} if route.body is None else {"requestBody": _body(route.body, schemas)}),
         "responses": responses | _refusals(route, refused),
     }
+
+
+def _needs(route: Route) -> str:
+    """Return which key the operation needs, and whose places it takes."""
+    scopes = f"`{route.scope}`" + (f" or `{route.also}`" if route.also else "")
+    return f"Needs a key with the scope {scopes}. Counts as the kind of work `{route.work.name.lower()}`."
 
 
 def _body(body: Any, schemas: dict[str, Any]) -> dict[str, Any]:
@@ -323,16 +387,16 @@ def _binary(media: str) -> dict[str, Any]:
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
     uuid, key = {"type": "string", "format": "uuid"}, {"type": "string", "minLength": 1}
+    schemas = {"port": {"type": "integer", "minimum": 0}, **dict.fromkeys(_KEYS, key)}
     return [
         {
             "name": camel(name),
             "in": "path",
             "required": True,
-            "schema": key if name in _KEYS else uuid,
-            "description": description,
+            "schema": schemas.get(name, uuid),
+            "description": _OBJECTS[name],
         }
-        for name, description in _OBJECTS.items()
-        if name in route.path
+        for name in re.findall(r"\{(\w+)", route.path)
     ]
 
 
@@ -404,12 +468,12 @@ def _left_out(route: Route) -> set[type[Refusal]]:
             left_out |= {*_EDIT_ERRORS, api_errors.TooManyEdits, api_errors.NotReady}
     else:
         left_out |= {*_EDIT_ERRORS, api_errors.TooManyEdits}
-    if route.name not in ("deleteCall", "removeContact"):
-        left_out.add(api_errors.OnLegalHold)
-    if "/transcript." not in route.path and route.name != "playCall":
+    if route.path.startswith("/views"):
+        left_out -= {api_errors.NoSuchObject, api_errors.AdminBodyRefused}
+        left_out |= {*_EDIT_ERRORS, api_errors.TooManyEdits}
+    left_out |= {kind for kind, names in _ONLY_OF.items() if route.name not in names}
+    if "/transcript." not in route.path and route.name not in ("playCall", "showWaveform"):
         left_out.add(api_errors.Expired)
-    if route.name != "playCall":
-        left_out.add(api_errors.NoSuchRange)
     if route.body is None:
         left_out |= _BODY_ERRORS
     if route.method == "GET":

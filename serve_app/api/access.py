@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import psycopg
 from pydantic.alias_generators import to_camel
@@ -15,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from db.core.database import OUTAGES, Database, Reader
 from db.records.corrections import Editor
 from db.secrets.encryption import SecretSealed
-from db.workspace import access_log, keys
+from db.workspace import access_log, directory, keys
 from db.workspace.admin_log import ADMIN, Actor
 from pipeline.domain.call import Sender
 from pipeline.domain.voices import VoicePolicy
@@ -24,10 +25,11 @@ from serve_app.api.errors import REFUSED, Busy, OutsideTeam, TooManyReads, TooSl
 from serve_app.api.options import ApiOptions
 from serve_app.api.queries import NoQuery, QueryParameters, read_query
 from serve_app.api.read_tools import ReadTools
+from serve_app.api.selection import select
 from serve_app.experiments.configuration import Changes, SettingRefused
 from serve_app.http.admission import Admission, Watch
 from serve_app.http.auth import EDIT, READ, Authenticator, UnknownKeyLimiter
-from serve_app.http.camel_json import to_json
+from serve_app.http.camel_json import dump, to_camel_json, to_json
 from serve_app.http.limits import Buckets, read_body
 from serve_app.http.options import LimitOptions, Work
 from serve_app.http.problems import TooManyRequests, Unavailable
@@ -77,6 +79,13 @@ class ApiRequest(Generic[Q]):
         if self.sender.team_id is not None:
             raise OutsideTeam(f"The API key is limited to a team. Use a key of the workspace for {what}.")
 
+    def own_team(self, team_id: UUID | None) -> UUID | None:
+        """Return the team of the request; by default that of the key. Raises `OutsideTeam` for another team."""
+        key_team = self.sender.team_id
+        if key_team is not None and team_id not in (None, key_team):
+            raise OutsideTeam("The API key is bound to another team.")
+        return key_team or team_id
+
     async def note(self, what: str, call_ids: Sequence[UUID], detail: str = "") -> None:
         """Record in the access log that words or audio of these calls are about to be read."""
         key, request_id = self.sender.key_id, self.request.state.request_id
@@ -116,7 +125,7 @@ class Route:
     """A path and method. `answer`: type of the JSON response; `media`: other media types; `body`: type of the body.
 
     `work`: whose places it takes. Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is
-    accepted.
+    accepted. `also`: another scope that suffices.
     """
 
     path: str
@@ -130,6 +139,7 @@ class Route:
     body: Any = None
     admin: bool = False
     operation: str | None = None
+    also: str | None = None
 
     @property
     def name(self) -> str:
@@ -180,7 +190,7 @@ class Authorizer:
         A place is held while the handler runs, and by a stream until it ends.
         """
         headers = request.headers.getlist("authorization")
-        sender = await self._keys.sender(headers, self._source(request), route.scope)
+        sender = await self._keys.sender(headers, self._source(request), route.scope, route.also)
         try:
             allowance = self._buckets.take(sender.key_id)
         except TooManyRequests as refused:
@@ -190,11 +200,12 @@ class Authorizer:
             await self._receive(request, sender)
         seconds = self._options.SEARCH_SECONDS if query.searches else self._options.QUERY_SECONDS
         reader = Reader(sender.workspace_id, sender.team_id, seconds)
-        reading = ApiRequest(request, query, self._database, reader, sender, *self._shared)
         work = Work.SEARCH if query.searches and route.work is Work.READ else route.work
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._place(work, sender))
             async with self._answered():
+                query = await self._with_times(query, sender)
+                reading = ApiRequest(request, query, self._database, reader, sender, *self._shared)
                 answer = await route.handler(reading)
             if request.method == "HEAD" and isinstance(answer, StreamingResponse):
                 answer = Response(None, answer.status_code, dict(answer.headers))  # HEAD: do not generate the body
@@ -205,6 +216,13 @@ class Authorizer:
             if isinstance(answer, StreamingResponse):
                 answer = self._watch(reading, route).over(answer, stack.pop_all())
         return answer
+
+    async def _with_times(self, query: Q, sender: Sender) -> Q:
+        """Return the query with times in place of dates, in the time zone of the workspace."""
+        if not query.days():
+            return query
+        workspace = await directory.find_workspace(self._database, sender.workspace_id)
+        return query.in_zone(ZoneInfo(workspace.time_zone))
 
     def _watch(self, reading: ApiRequest[Any], route: Route) -> Watch:
         may_read = partial(reading.may_still_read, route.scope)
@@ -255,8 +273,14 @@ def _canceled(error: Exception) -> bool:
 
 
 def json_answer(reading: ApiRequest[Any], data: Any, same: Any = None) -> Response:
-    """Return data as JSON, or 304 if the ETag matches. `same`: the part that the ETag covers; None: all."""
-    body = to_json(data)
+    """Return data as JSON, or 304 if the ETag matches. `same`: the part that the ETag covers; None: all.
+
+    Only the `fields` of the query are returned, in a page of each of its items.
+    """
+    shown = to_camel_json(data)
+    if paths := getattr(reading.query, "fields", ()):
+        shown = {**shown, "items": select(shown["items"], paths)} if "items" in shown else select(shown, paths)
+    body = dump(shown)
     return tagged(reading, body, "application/json", same=body if same is None else to_json(same))
 
 

@@ -18,7 +18,7 @@ from db.search import people_list
 from db.voices import consent
 from db.workspace import access_log, admin_log, consents, directory, keys, legal_holds, llm_usage, removal
 from db.workspace.access_log import Read, ReadFilter
-from db.workspace.admin_log import AdminChange
+from db.workspace.admin_log import ADMIN, AdminChange
 from db.workspace.consents import VoiceConsent
 from db.workspace.directory import DirectoryMember, Team, Workspace
 from db.workspace.keys import KeyInfo
@@ -110,7 +110,7 @@ async def remove_team(writing: Writing) -> Response:
 
 async def create_member(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.NewMember)
-    team_id = _own_team(writing, body.team_id)
+    team_id = writing.own_team(body.team_id)
     fields = (writing.home, body.name, body.user_id, team_id, body.aliases)
     try:
         return answer_with(await directory.add_member(writing.database, *fields, writing.actor, new=True), 201)
@@ -122,7 +122,7 @@ async def create_member(writing: Writing) -> Response:
 async def change_member(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.MemberChanges)
     changes = body.sent_fields()
-    if "team_id" in changes and changes["team_id"] != _own_team(writing, changes["team_id"]):
+    if "team_id" in changes and changes["team_id"] != writing.own_team(changes["team_id"]):
         raise OutsideTeam("A key of a team cannot move members to another team.")
     member = await _member(writing)
     return answer_with(await directory.update_member(writing.database, member, changes, writing.actor))
@@ -195,7 +195,7 @@ async def list_keys(reading: Writing) -> Response:
 
 async def create_key(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.NewKey)
-    team_id = _own_team(writing, body.team_id)
+    team_id = writing.own_team(body.team_id)
     if body.expires_at is not None and body.expires_at <= await now(writing):
         raise AdminBodyRefused([Fault("/expiresAt", "expiresAt is in the past. Set a time in the future.")])
     fields = (body.scopes, body.name, body.expires_at, body.channels_swapped)
@@ -279,14 +279,6 @@ async def release_hold(writing: Writing) -> Response:
     return answer_with(await legal_holds.release(writing.database, writing.home, hold_id, writing.actor))
 
 
-def _own_team(writing: Writing, team_id: UUID | None) -> UUID | None:
-    """Return the team of the request; by default that of the key. Raises `OutsideTeam` for another team."""
-    key_team = writing.sender.team_id
-    if key_team is not None and team_id not in (None, key_team):
-        raise OutsideTeam("The API key is bound to another team.")
-    return key_team or team_id
-
-
 async def _team(writing: Writing) -> Team:
     team = await directory.find_team(writing.database, writing.reader, writing.request.path_params["team_id"])
     if team is None:
@@ -328,7 +320,7 @@ ROUTES = (
         "Today's usage of the language model, and its limits",
         ModelUsage,
     ),
-    admin_route("GET", "/teams", list_teams, "List teams by name", Page[Team]),
+    Route("/teams", list_teams, "List teams by name", Page[Team], also=ADMIN),
     admin_route("POST", "/teams", create_team, "Create a team", Team, bodies.NewTeam),
     admin_route("PATCH", TEAM, change_team, "Change a team", Team, bodies.TeamChanges),
     admin_route("DELETE", TEAM, remove_team, "Delete an unused team; its members stay in the workspace", Team),

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -17,23 +17,43 @@ from db.records.views import CallMoment, CallRecord
 from db.search.call_list import CallLine
 from db.search.people_list import ContactLine, MemberLine
 from db.search.task_list import TaskLine
-from pipeline.audio.decode.decoder import DecodeOptions
+from db.secrets.encryption import Sealer
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.domain.voices import VoicePolicy
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import administration, audio, calibrations, calls, editing, erasure, export, questions, runs, stream
+from serve_app.api import (
+    administration,
+    audio,
+    calibrations,
+    calls,
+    editing,
+    erasure,
+    export,
+    questions,
+    recording_servers,
+    reference,
+    runs,
+    saved_views,
+    statistics,
+    stream,
+    webhooks,
+)
 from serve_app.api.access import Authorizer, CheckRun, Route, no_runs
-from serve_app.api.calls import CallListPage
+from serve_app.api.audio import Waveform
+from serve_app.api.calls import CallBatch, CallListPage, RetriedCall
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
 from serve_app.api.errors import MethodNotAllowed, NoSuchPath
 from serve_app.api.options import ApiOptions
 from serve_app.api.parquet import MEDIA_TYPE as PARQUET
 from serve_app.api.queries import (
     AudioQuery,
+    BatchQuery,
     CallListQuery,
     ContactListQuery,
     ExportQuery,
     MemberListQuery,
+    RecordQuery,
     StreamQuery,
     TaskListQuery,
     VersionQuery,
@@ -42,6 +62,7 @@ from serve_app.api.read_tools import open_tools
 from serve_app.http import problems
 from serve_app.http.auth import source_of
 from serve_app.http.options import Work
+from serve_app.webhooks.post import Poster
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
@@ -57,7 +78,10 @@ def _transcript(suffix: str, summary: str, operation: str) -> Route:
 
 ROUTES = (
     Route("/calls", calls.list_calls, "List calls, the latest first", CallListPage, CallListQuery),
-    Route(CALL, calls.show_call, "Show the record of a call", CallRecord, VersionQuery),
+    Route("/calls/batch", calls.show_calls, "Show the records of several calls", CallBatch, BatchQuery),
+    Route(CALL, calls.show_call, "Show the record of a call", CallRecord, RecordQuery),
+    Route(f"{CALL}/retry", calls.retry_call, "Process a failed or waiting call again", RetriedCall, method="POST"),
+    Route(f"{CALL}/waveform", audio.show_waveform, "Peaks of the recording", Waveform, work=Work.SOUND),
     Route(f"{CALL}/transcript.json", calls.show_transcript, "Transcript as JSON", Transcript, VersionQuery),
     _transcript("txt", "Transcript as plain text", "showTranscriptText"),
     _transcript("srt", "Transcript as SubRip subtitles", "showSubRip"),
@@ -117,17 +141,18 @@ ROUTES = (
     ),
 )
 
-EVERY_ROUTE = ROUTES + erasure.ROUTES + administration.ROUTES + runs.ROUTES + questions.ROUTES + calibrations.ROUTES
-
-
-@cache
-def _openapi() -> bytes:
-    return Path(__file__).with_name("openapi.json").read_bytes()
-
-
-async def _show_openapi(_: Request) -> Response:
-    """Serve the OpenAPI document without a key; it is public."""
-    return Response(_openapi(), media_type="application/json", headers={"Cache-Control": "public, max-age=3600"})
+EVERY_ROUTE = (
+    *ROUTES,
+    *statistics.ROUTES,
+    *saved_views.ROUTES,
+    *erasure.ROUTES,
+    *administration.ROUTES,
+    *webhooks.ROUTES,
+    *recording_servers.ROUTES,
+    *runs.ROUTES,
+    *questions.ROUTES,
+    *calibrations.ROUTES,
+)
 
 
 def _add_routes(api: FastAPI, authorizers: list[Authorizer]) -> None:
@@ -159,12 +184,15 @@ def build_api(
     store: Path | None = None,
     check_run: CheckRun = no_runs,
     scratch_root: str | None = None,
+    poster: Poster | None = None,
+    sealer: Sealer | None = None,
 ) -> FastAPI:
-    """Return an application of `EVERY_ROUTE` and openapi.json.
+    """Return an application of `EVERY_ROUTE`, openapi.json and docs.
 
     `stamp`, `source_header`: see `serve_app.intake.submit`. `embedding`, `store`: model and checkpoints for search by
     meaning; None: switched off. `check_run`: validates the settings of a run. `scratch_root`: see `SoundFolder`.
-    `voices`: computes voice profiles without the voice of an erased call.
+    `voices`: computes voice profiles without the voice of an erased call. `poster` checks the addresses of webhooks,
+    `sealer` seals their secrets and credentials; None: public receivers only, unsealed.
     """
     authorizers: list[Authorizer] = []
 
@@ -173,14 +201,16 @@ def build_api(
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database())
             model = (embedding or EmbeddingOptions(), store)
-            tools = await stack.enter_async_context(open_tools(database, options, decode, scratch_root, *model))
+            opened = open_tools(database, options, decode, scratch_root, *model, poster, sealer)
+            tools = await stack.enter_async_context(opened)
             source = partial(source_of, header=source_header)
             authorizers[:] = [Authorizer(database, options, tools, source, check_run, voices)]
             yield
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     _add_routes(api, authorizers)
-    api.router.add_route("/openapi.json", _show_openapi, methods=["GET"], name="openapi")
+    api.router.add_route("/openapi.json", reference.show_openapi, methods=["GET"], name="openapi")
+    api.router.add_route("/docs", reference.show_reference, methods=["GET"], name="docs")
     problems.install(api, stamp, NoSuchPath, MethodNotAllowed)
     return api
 

@@ -11,10 +11,10 @@ from starlette.responses import Response, StreamingResponse
 from db.records.views import CallRecord
 from pipeline.errors import CallError, StorageError
 from pipeline.sealed_files import open_stored
-from serve_app.api.access import ApiRequest, etag_matches
+from serve_app.api.access import ApiRequest, etag_matches, json_answer
 from serve_app.api.calls import record
 from serve_app.api.errors import Busy, Expired, NoSuchRange, NotReady
-from serve_app.api.queries import AudioQuery
+from serve_app.api.queries import AudioQuery, NoQuery
 from serve_app.api.sound import SoundRequest
 from serve_app.records.media_types import media_type_of, suffix_of
 
@@ -39,6 +39,14 @@ class Stored:
     key: bytes | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Waveform:
+    """The loudest sample of each slice of the recording, 0 to 255, by channel; the slices are equally long."""
+
+    channels: tuple[tuple[int, ...], ...]
+    duration: float  # seconds
+
+
 async def play_call(reading: ApiRequest[AudioQuery]) -> Response:
     """Return the original file or one decoded channel."""
     call_record = await record(reading)
@@ -56,6 +64,27 @@ async def play_call(reading: ApiRequest[AudioQuery]) -> Response:
             sentence = "The stored recording cannot be read now. Retry after Retry-After."
             raise Busy(reading.options.RETRY_AFTER_SECONDS, sentence) from error
         raise NotReady(f"The recording cannot be decoded: {error.message}") from error
+
+
+async def show_waveform(reading: ApiRequest[NoQuery]) -> Response:
+    """Return the peaks of the recording, one list per channel; they are computed on the first request."""
+    call_record = await record(reading)
+    if call_record.recordings_expired:
+        raise Expired("The recording was deleted after its retention period. The rest of the call remains.")
+    if call_record.transcript is None or not call_record.recordings or call_record.job_id is None:
+        raise NotReady("The waveform is available when the status of the call is completed.")
+    await reading.note("audio", [reading.call_id], "waveform")
+    seconds = reading.options.SOUND_WAIT_SECONDS
+    try:
+        machine = await record(reading, machine=True)  # peaks are stored in the order of the detected channels
+        peaks = await reading.tools.waveforms.get(reading.database, reading.reader, machine, seconds)
+    except TimeoutError:
+        detail = "The waveform is still being computed. Retry in a moment."
+        raise Busy(reading.options.RETRY_AFTER_SECONDS, detail) from None
+    if peaks is None:
+        raise NotReady("The recording cannot be decoded.")
+    lanes = tuple(tuple(map(int, lane)) for lane in (reversed(peaks) if call_record.swapped else peaks))
+    return await asyncio.to_thread(json_answer, reading, Waveform(lanes, call_record.transcript.duration))
 
 
 async def _stored(reading: ApiRequest[Any], call_record: CallRecord, channel: str) -> Stored:

@@ -15,6 +15,7 @@ from serve_app.api.errors import AdminBodyRefused
 from serve_app.http.json_body import Body, Fault, InvalidBody, read_object
 from serve_app.http.limits import check_media_type, read_body
 from serve_app.http.options import LimitOptions
+from serve_app.http.suggest import unknown
 
 B = TypeVar("B", bound="Body")
 
@@ -297,5 +298,5 @@ def _fault(error: Any, names: frozenset[str]) -> Fault:
     place = "".join(f"[{part}]" for part in error["loc"][1:] if isinstance(part, int))
     message = str(error["msg"]).removeprefix("Value error, ").rstrip(".")
     if error["type"] == "extra_forbidden" and name is None:
-        return Fault("", f"Unknown field. Fields are: {', '.join(sorted(names))}.")
+        return Fault("", f"{unknown('field', str(error['loc'][-1]), names)} Fields are: {', '.join(sorted(names))}.")
     return Fault(f"/{name}" if name else "", f"{name}{place}: {message}." if name else f"The body: {message}.")

@@ -2,21 +2,32 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 import sqlalchemy as sa
 from starlette.responses import Response
 
 from db.core.database import ANSWER_SECONDS
 from db.core.pages import Page
-from db.queue import backlog
+from db.queue import backlog, retries
 from db.records import views
 from db.records.views import CallRecord
 from db.search import call_list, people_list, semantic, task_list
 from db.search.call_list import CallLine
 from db.search.semantic import OtherModel
-from serve_app.api.access import ApiRequest, json_answer, tagged
-from serve_app.api.errors import Busy, Expired, MeaningOff, NoSuchCall, NotReady
-from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
+from serve_app.api.access import ApiRequest, answer_with, json_answer, tagged
+from serve_app.api.errors import Busy, Expired, MeaningOff, NoSuchCall, NothingToRetry, NotReady
+from serve_app.api.queries import (
+    BatchQuery,
+    CallListQuery,
+    ContactListQuery,
+    MemberListQuery,
+    NoQuery,
+    RecordQuery,
+    TaskListQuery,
+    VersionQuery,
+)
+from serve_app.api.selection import check_fields
 from serve_app.records import transcripts
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
@@ -40,11 +51,29 @@ class CallListPage:
     items: tuple[CallLine, ...]
     next: str | None
     as_of: datetime
+    total: int | None = None  # of all pages, if requested
+
+
+@dataclass(frozen=True, slots=True)
+class CallBatch:
+    """Records of calls, in the order requested. `missing`: calls that do not exist or are not visible to the key."""
+
+    items: tuple[CallRecord, ...]
+    missing: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetriedCall:
+    """A call that is processed again. `job_id`: a new job, or the waiting one, which is tried now."""
+
+    call_id: UUID
+    job_id: UUID
 
 
 async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
     """List calls, the latest first."""
     query = reading.query
+    check_fields(query.fields, CallLine)
     # No transaction that was open at that moment is still running, so none can commit an earlier change.
     as_of = await now(reading) - timedelta(seconds=ANSWER_SECONDS)
     page = (
@@ -54,9 +83,12 @@ async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
         if query.meaning is None
         else await _by_meaning(reading, query.meaning)
     )
+    total = None
+    if query.total:
+        total = await call_list.count_calls(reading.database, reading.reader, query.to_filter())
     quoted = [line.call.call_id for line in page.items if line.hits]
     await reading.note("search", quoted)
-    return json_answer(reading, CallListPage(page.items, page.next, as_of), same=page)
+    return json_answer(reading, CallListPage(page.items, page.next, as_of, total), same=(page, total, query.fields))
 
 
 async def _by_meaning(reading: ApiRequest[CallListQuery], question: str) -> Page[CallLine]:
@@ -84,9 +116,9 @@ async def now(reading: ApiRequest[Any]) -> datetime:
         return at
 
 
-async def record(reading: ApiRequest[Any]) -> CallRecord:
-    """Return the record of the call in the path, in the requested version. Raises `NoSuchCall`."""
-    machine = getattr(reading.query, "version", None) == "machine"
+async def record(reading: ApiRequest[Any], machine: bool = False) -> CallRecord:
+    """Return the record of the call in the path, in the requested version, or `machine`. Raises `NoSuchCall`."""
+    machine = machine or getattr(reading.query, "version", None) == "machine"
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
         call_record = await views.read_call(connection, reading.call_id, machine)
     if call_record is None:
@@ -94,8 +126,38 @@ async def record(reading: ApiRequest[Any]) -> CallRecord:
     return call_record
 
 
-async def show_call(reading: ApiRequest[VersionQuery]) -> Response:
+async def show_calls(reading: ApiRequest[BatchQuery]) -> Response:
+    """Show the records of several calls, in the order requested."""
+    query = reading.query
+    check_fields(query.fields, CallRecord)
+    records = {}
+    async with reading.database.transaction(reading.reader, snapshot=True) as connection:
+        for call_id in dict.fromkeys(query.call_ids):
+            if (call_record := await views.read_call(connection, call_id, query.version == "machine")) is not None:
+                records[call_id] = call_record
+    with_words = [call_id for call_id, call_record in records.items() if call_record.transcript is not None]
+    await reading.note("record", with_words)
+    missing = tuple(call_id for call_id in query.call_ids if call_id not in records)
+    return await asyncio.to_thread(json_answer, reading, CallBatch(tuple(records.values()), missing))
+
+
+async def retry_call(writing: ApiRequest[NoQuery]) -> Response:
+    """Process a call again whose processing failed, or try a waiting one now."""
+    await record(writing)  # visible to the key
+    database, home, ids = writing.database, writing.home, [writing.call_id]
+    for job in await retries.failed(database, home, ids=ids):
+        retried = await retries.retry(database, job.job_id, home)
+        if retried is not None and retried.new_job_id is not None:
+            return answer_with(RetriedCall(writing.call_id, retried.new_job_id), 202)
+    for waiting in await retries.waiting(database, home, ids=ids):
+        if await retries.try_now(database, waiting.job_id):
+            return answer_with(RetriedCall(writing.call_id, waiting.job_id), 202)
+    raise NothingToRetry
+
+
+async def show_call(reading: ApiRequest[RecordQuery]) -> Response:
     """Show the record of a call."""
+    check_fields(reading.query.fields, CallRecord)
     call_record = await record(reading)
     if call_record.transcript is not None:
         await reading.note("record", [reading.call_id])

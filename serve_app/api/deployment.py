@@ -23,6 +23,7 @@ class ApiReplica:
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.api.app import build_api
         from serve_app.experiments.configuration import check
+        from serve_app.webhooks.post import Poster
 
         logs.install()
         settings = Settings()
@@ -52,6 +53,8 @@ class ApiReplica:
             check_run=partial(check, settings=settings, over_http=True),
             scratch_root=process.scratch_folder,
             voices=settings.voices(),
+            poster=Poster(settings.webhooks, settings.fetch.ca_file),
+            sealer=settings.sealer(),
         )
         return trust_proxies(api, settings.http.trusted_proxies)
 

@@ -20,6 +20,7 @@ from serve_app.http.camel_json import to_camel_json
 from serve_app.http.json_body import Fault, InvalidBody, read_object
 from serve_app.http.limits import check_media_type, read_body
 from serve_app.http.options import LimitOptions
+from serve_app.http.suggest import unknown
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_TEXT_CHARACTERS = 4_000  # of an old or new text
@@ -197,7 +198,8 @@ def _fault(error: Any) -> Fault:
     """Return the fault without any sent value."""
     name = next((part for part in reversed(error["loc"]) if part in _FIELDS), None)
     if error["type"] == "extra_forbidden":
-        return Fault("", f"Unknown field for this kind of edit. Fields are: {', '.join(sorted(_FIELDS))}.")
+        sentence = unknown("field", str(error["loc"][-1]), _FIELDS)
+        return Fault("", f"{sentence} Fields of all kinds of edits: {', '.join(sorted(_FIELDS))}.")
     if error["type"].startswith("union_tag"):
         return Fault("/kind", "kind: must be one of text, speaker, roles, agent, contact, answer.")
     return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")

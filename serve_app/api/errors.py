@@ -149,6 +149,12 @@ class NotReady(Refusal):
     status, kind, title = 404, "not-there-yet", "Not available yet"
 
 
+class NothingToRetry(Refusal):
+    """The processing of the call has not failed and does not wait for a retry."""
+
+    status, kind, title = 409, "nothing-to-retry", "Nothing to retry"
+
+
 class Expired(Refusal):
     """Retention has deleted this part of the call. Its other parts remain."""
 
@@ -215,6 +221,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     EditConflict,
     TooManyEdits,
     IdTaken,
+    NothingToRetry,
     OnLegalHold,
     InUse,
     LastKey,

@@ -1,10 +1,20 @@
-import re
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, tzinfo
 from typing import Annotated, Any, Literal, Self, TypeVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from starlette.datastructures import QueryParams
 
 from db.core.pages import MAX_PAGE_ROWS
@@ -15,6 +25,7 @@ from serve_app.api.bodies import Zone
 from serve_app.api.errors import InvalidQuery
 from serve_app.http.camel_json import camel
 from serve_app.http.json_body import Fault
+from serve_app.http.suggest import unknown
 
 Q = TypeVar("Q", bound="QueryParameters")
 
@@ -23,6 +34,7 @@ Key = Annotated[str, Field(min_length=1, max_length=100)]
 Score = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS, description=f"Max. items per page, 1 to {MAX_PAGE_ROWS}.")]
 Cursor = Annotated[str, Field(min_length=1, max_length=1000)]
+MAX_BATCH = 20  # records of a response
 Metric = Literal[
     "wer",
     "wer_written",
@@ -44,15 +56,45 @@ def _with_commas(value: Any) -> Any:
     return value.split(",") if isinstance(value, str) else value
 
 
+class Day(date):
+    """A date in place of a time: the beginning of the day in the workspace's time zone."""
+
+
+_AWARE: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
+
+
+def _moment(text: str) -> datetime | Day:
+    try:
+        return Day.fromisoformat(text) if len(text) == len("2026-01-31") else _AWARE.validate_python(text)
+    except ValueError:
+        raise ValueError("must be a time with an offset (2026-01-31T08:00:00+01:00) or a date (2026-01-31)") from None
+
+
+Moment = Annotated[
+    datetime,  # or a `Day`, until `in_zone`
+    PlainValidator(_moment),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}),
+]
+
+
 class QueryParameters(BaseModel):
     """Query parameters; unknown and repeated ones are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=camel)
 
+    def days(self) -> dict[str, Day]:
+        """Return the fields that are a date in place of a time."""
+        return {name: value for name in type(self).model_fields if isinstance(value := getattr(self, name), Day)}
+
+    def in_zone(self, zone: tzinfo) -> Self:
+        """Return the parameters with times in place of dates."""
+        times = {name: datetime.combine(day, time(), zone) for name, day in self.days().items()}
+        return self.model_copy(update=times)
+
     @property
     def searches(self) -> bool:
         """Whether the query looks for words, which costs more than a look-up."""
-        return any(getattr(self, name, None) is not None for name in ("text", "name", "meaning"))
+        return any(getattr(self, name, None) for name in ("text", "name", "meaning", "total"))
 
 
 class NoQuery(QueryParameters):
@@ -75,9 +117,11 @@ class CallQuery(QueryParameters):
     status: Annotated[tuple[CallState, ...], BeforeValidator(_with_commas)] = Field(
         (), description="Comma-separated: received, transcribing, completed, failed."
     )
-    started_from: AwareDatetime | None = Field(None, description="Calls that started at this time or later.")
-    started_before: AwareDatetime | None = Field(None, description="Calls that started before this time.")
-    updated_after: AwareDatetime | None = Field(
+    started_from: Moment | None = Field(
+        None, description="Calls that started at this time or later; a date is its beginning in the workspace's zone."
+    )
+    started_before: Moment | None = Field(None, description="Calls that started before this time or date.")
+    updated_after: Moment | None = Field(
         None,
         description="Calls that changed after this time, in order of change. Pass the `asOf` of an earlier "
         "response to miss no change; a call may be returned again.",
@@ -122,8 +166,10 @@ class CallQuery(QueryParameters):
 
     def to_filter(self) -> CallFilter:
         """Return the filter."""
-        same = (name for name in CallFilter.__dataclass_fields__ if name != "states")
-        return CallFilter(states=tuple(map(str, self.status)), **{name: getattr(self, name) for name in same})
+        same = (name for name in CallFilter.__dataclass_fields__ if name not in ("states", "oldest_first"))
+        oldest_first = getattr(self, "sort", None) == "startTime"
+        same_values = {name: getattr(self, name) for name in same}
+        return CallFilter(tuple(map(str, self.status)), **same_values, oldest_first=oldest_first)
 
 
 Version = Annotated[
@@ -132,10 +178,39 @@ Version = Annotated[
 ]
 
 
+Fields = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,40}(\.[A-Za-z0-9]{1,40}){0,3}$")], ...],
+    BeforeValidator(_with_commas),
+    Field(max_length=50),
+]
+FIELDS = "Comma-separated fields to return, nested ones with dots: call.callId,summary. Unset: all."
+
+
 class VersionQuery(QueryParameters):
     """Version of a record."""
 
     version: Version = "corrected"
+
+
+class RecordQuery(VersionQuery):
+    """Version and fields of a record."""
+
+    fields: Fields = Field((), description=FIELDS)
+
+
+class BatchQuery(RecordQuery):
+    """Several records."""
+
+    call_ids: Annotated[tuple[UUID, ...], BeforeValidator(_with_commas)] = Field(
+        min_length=1, max_length=MAX_BATCH, description=f"Comma-separated callIds, at most {MAX_BATCH}."
+    )
+
+
+class StatisticsQuery(QueryParameters):
+    """Weeks of the statistics."""
+
+    weeks: int = Field(12, ge=1, le=104, description="Number of weeks, ending with that of the latest call.")
+    time_zone: Zone | None = Field(None, description="IANA time zone of the weeks. Unset: that of the workspace.")
 
 
 class CallListQuery(CallQuery):
@@ -146,8 +221,22 @@ class CallListQuery(CallQuery):
         description="Search by meaning in any language: calls with similar passages, the most similar first; "
         "one page, without a cursor. 409 if search by meaning is switched off.",
     )
+    sort: Literal["-startTime", "startTime"] = Field(
+        "-startTime", description="-startTime: the latest first; startTime: the earliest first."
+    )
+    total: bool = Field(False, description="true: `total` of the response is the number of all matching calls.")
+    fields: Fields = Field((), description=FIELDS)
     limit: Limit = 50
     cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
+
+    @model_validator(mode="after")
+    def _sortable(self) -> Self:
+        searches = [name for name in ("text", "name", "meaning") if getattr(self, name) is not None]
+        if searches and (self.total or self.sort == "startTime"):
+            raise ValueError(f"sort=startTime and total cannot be combined with {', '.join(searches)}")
+        if self.sort == "startTime" and self.updated_after is not None:
+            raise ValueError("sort cannot be combined with updatedAfter, whose order is that of the changes")
+        return self
 
     @model_validator(mode="after")
     def _one_order(self) -> Self:
@@ -222,13 +311,23 @@ class ChangeListQuery(QueryParameters):
     cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
 
+class DeliveryListQuery(QueryParameters):
+    """The latest deliveries."""
+
+    status: Literal["waiting", "behind", "sending", "delivered", "failed"] | None = Field(
+        None, description="Deliveries with this status; behind: waiting for an earlier event of the call."
+    )
+    call_id: UUID | None = Field(None, description="Events of this call.")
+    limit: Limit = 50
+
+
 class AccessLogQuery(QueryParameters):
     """A page of the access log."""
 
     call_id: UUID | None = Field(None, description="Only reads and changes of this call.")
     key_id: UUID | None = Field(None, description="Only by this key or session.")
-    since: AwareDatetime | None = Field(None, description="Only from this time on.")
-    until: AwareDatetime | None = Field(None, description="Only before this time.")
+    since: Moment | None = Field(None, description="Only from this time or date on.")
+    until: Moment | None = Field(None, description="Only before this time or date.")
     limit: Limit = 50
     cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
@@ -246,7 +345,7 @@ class AudioQuery(QueryParameters):
 class StreamQuery(QueryParameters):
     """Start of a stream."""
 
-    since: AwareDatetime | None = Field(None, description="Changes after this time; unset: from now on.")
+    since: Moment | None = Field(None, description="Changes after this time or date; unset: from now on.")
 
 
 def read_query(parameters: QueryParams, model: type[Q]) -> Q:
@@ -277,13 +376,13 @@ def _clean(value: str) -> str:
 
 def _fault(error: Any, model: type[QueryParameters]) -> Fault:
     if error["type"] == "extra_forbidden":
-        sent, names = str(error["loc"][0]), ", ".join(_names(model)) or "none"
-        name = f" {sent}" if re.fullmatch("[A-Za-z_]{1,40}", sent) else ""  # anything else may be personal data
-        return Fault("", f"Unknown parameter{name}. Parameters of this path: {names}.")
+        names = _names(model)
+        sentence = unknown("parameter", str(error["loc"][0]), names)
+        return Fault("", f"{sentence} Parameters of this path: {', '.join(names) or 'none'}.")
     if not error["loc"]:  # of several parameters together
         return Fault("", f"{error['msg'].removeprefix('Value error, ')}.")
     name = str(error["loc"][0])
-    return Fault(f"/{name}", f"{name}: {error['msg']}.")
+    return Fault(f"/{name}", f"{name}: {error['msg'].removeprefix('Value error, ')}.")
 
 
 def parse_timestamp(text: str) -> datetime | None:

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from db.core.database import Database
-from pipeline.audio.decode.decoder import DecodeOptions
+from db.secrets.encryption import Sealer
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api.options import ApiOptions
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
 from serve_app.http.worker import Worker
 from serve_app.records.query_embedding import QueryEmbedder
+from serve_app.records.waveform import WaveformCache
+from serve_app.webhooks.options import WebhookOptions
+from serve_app.webhooks.post import Poster
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,9 @@ class ReadTools:
     sounds: SoundFolder
     comparisons: ComparisonCache
     worker: Worker
+    waveforms: WaveformCache
+    poster: Poster
+    sealer: Sealer
 
 
 @asynccontextmanager
@@ -32,6 +39,8 @@ async def open_tools(
     scratch_root: str | None,
     embedding: EmbeddingOptions,
     store: Path | None,
+    poster: Poster | None = None,
+    sealer: Sealer | None = None,
 ) -> AsyncIterator[ReadTools]:
     """Yield the tools; the model for search by meaning loads in the background. `scratch_root`: see `SoundFolder`."""
     async with AsyncExitStack() as stack:
@@ -43,4 +52,9 @@ async def open_tools(
         stack.callback(questions.close)
         worker = Worker()
         stack.push_async_callback(worker.close)
-        yield ReadTools(questions, sounds, ComparisonCache(), worker)
+        waveforms = WaveformCache(scratch_root, decode)
+        yield ReadTools(
+            *(questions, sounds, ComparisonCache(), worker, waveforms),
+            poster or Poster(WebhookOptions()),
+            sealer or Sealer(),
+        )

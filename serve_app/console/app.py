@@ -28,8 +28,8 @@ from serve_app.console import (
 )
 from serve_app.console.guard import Guard
 from serve_app.console.site import STATIC, OpenPage, Page, Site
-from serve_app.console.waveform import WaveformCache
 from serve_app.http.options import Work
+from serve_app.records.waveform import WaveformCache
 from serve_app.settings import Settings
 
 OPEN_PAGES: dict[str, OpenPage] = {"/sign-in": sign_in.sign_in}

@@ -32,7 +32,7 @@ from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from serve_app.api.read_tools import ReadTools
-    from serve_app.console.waveform import WaveformCache
+    from serve_app.records.waveform import WaveformCache
 
 STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies

@@ -86,14 +86,14 @@ class Authenticator:
         self._senders: OrderedDict[bytes, tuple[Sender, float]] = OrderedDict()
         self._unknown: OrderedDict[bytes, float] = OrderedDict()
 
-    async def sender(self, headers: Sequence[str], source: str, scope: str = SUBMIT) -> Sender:
+    async def sender(self, headers: Sequence[str], source: str, scope: str = SUBMIT, also: str | None = None) -> Sender:
         """Return the sender for the Authorization headers of a request from the address `source`.
 
-        Raises `NotAuthenticated`, `ScopeMissing` for a valid key without `scope`, `Unavailable` if the key cannot be
-        looked up now.
+        Raises `NotAuthenticated`, `ScopeMissing` for a valid key without `scope` and `also`, `Unavailable` if the key
+        cannot be looked up now.
         """
         sender = await self._sender(_secret(headers), source)
-        if scope not in sender.scopes:
+        if scope not in sender.scopes and also not in sender.scopes:
             raise ScopeMissing(None if scope == SUBMIT else f"The API key does not have the scope {scope!r}.")
         return sender
 

@@ -38,7 +38,11 @@ def to_camel_json(value: Any, keys_are_names: bool = True, for_operators: bool =
 
 def to_json(data: Any) -> bytes:
     """Return data as one line of JSON with names in camelCase; NaN and infinity become null."""
-    shown = to_camel_json(data)
+    return dump(to_camel_json(data))
+
+
+def dump(shown: Any) -> bytes:
+    """Return a JSON value as one line; NaN and infinity become null."""
     try:
         text = json.dumps(shown, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:

@@ -24,7 +24,9 @@ from db.experiments import calibrations, runs
 from db.records import correct
 from db.records.corrections import Editor
 from db.search import saved_views
-from db.workspace import directory, keys, legal_holds, questions, sessions
+from db.secrets import credentials
+from db.secrets.encryption import Sealer
+from db.workspace import directory, keys, legal_holds, questions, sessions, settings
 from pipeline.domain.edits import EditKind
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
 from serve_app.api.access import Route
@@ -100,6 +102,9 @@ async def tenant(world: World, word: str) -> dict[str, str]:
     event, *_ = await world.rows("SELECT id FROM events WHERE workspace_id = :home", home=home)
     held = await legal_holds.create(database, home, legal_holds.HoldKind.NUMBER, "+493077", "x")
     view = await saved_views.save(database, reader, "mine", "status=completed")
+    await settings.set_allowed_hosts(database, home, ["127.0.0.1"])
+    server = credentials.Server(f"{word}.example")
+    await credentials.put(database, home, server, credentials.NewCredential("bearer", None, "s"), Sealer())
     ids = {
         "call_id": call_id,
         "task_id": task_id,
@@ -118,12 +123,15 @@ async def tenant(world: World, word: str) -> dict[str, str]:
         "question_key": word,
         "scorecard_key": card.key,
         "gold": word,
+        "host": server.host,
+        "port": server.port,
     }
     return {name: str(value) for name, value in ids.items()}
 
 
 def nowhere(ids: Ids) -> dict[str, str]:
     names = {"question_key": "nowhere", "scorecard_key": "nowhere-card", "gold": "nowhere"}
+    names |= {"host": "nowhere.example", "port": "443"}
     return {name: names.get(name, str(uuid4())) for name in ids}
 
 
@@ -222,6 +230,11 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
             {"kind": "contact", "subject": ids["contact_id"], "reason": "x"},
             {"kind": "number", "subject": "+493012346", "reason": "x"},
         ],
+        "saveView": [{"name": new(), "query": "status=failed"}],
+        "renameView": [{"name": new()}],
+        "createWebhook": [{"url": HOOK, "events": ["call.failed"], "teamId": ids["team_id"], "description": "x"}],
+        "changeWebhook": [{"url": HOOK, "include": ["record"], "enabled": False}, {"enabled": True}],
+        "setCredential": [{"host": ids["host"], "port": 443, "kind": "header", "name": "X-Key", "secret": "s"}],
         "reviewCall": [{"answers": {ids["question_key"]: "yes"}}],
         "editCall": edit_bodies(ids),
         "createErasure": [
@@ -234,7 +247,7 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
 
 
 def path_of(route: Route, ids: Ids) -> str:
-    return re.sub(r"{(\w+)(?::uuid)?}", lambda match: ids[match[1]], route.path)
+    return re.sub(r"{(\w+)(?::\w+)?}", lambda match: ids[match[1]], route.path)
 
 
 def without_new(request: Request) -> str:

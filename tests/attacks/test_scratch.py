@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import scratch
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Layout, LayoutKind
 from pipeline.errors import StorageError
 from pipeline.options import ProcessOptions
@@ -28,7 +28,7 @@ PREPARE = """
     from types import SimpleNamespace
     from pipeline import scratch
     from pipeline.audio.decode import sound
-    from pipeline.audio.decode.decoder import DecodeOptions
+    from pipeline.audio.decode.options import DecodeOptions
     from pipeline.options import ProcessOptions
     from tests.recordings import stored
     from tests.synthetic_calls import FOLDER
@@ -61,7 +61,7 @@ PLAY = """
     asyncio.run(play())
 """
 DRAW = """
-    from serve_app.console.waveform import compute_waveform
+    from serve_app.records.waveform import compute_waveform
 
     record = SimpleNamespace(recordings=(recording,), recording_url2=None, layout=None)
     peaks, _ = compute_waveform(record, options.scratch_folder, DecodeOptions())

@@ -28,8 +28,13 @@ class Operation:
 
 OPERATIONS: Final = {
     "submitCall": Operation("POST", "/submit"),
-    "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE | {"meaning"}),
-    "showCall": Operation("GET", _CALL, _VERSION),
+    "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE | {"meaning", "sort", "total", "fields"}),
+    "showCall": Operation("GET", _CALL, _VERSION | {"fields"}),
+    "showCalls": Operation("GET", "/api/v1/calls/batch", _VERSION | {"call_ids", "fields"}),
+    "retryCall": Operation("POST", _CALL + "/retry"),
+    "showWaveform": Operation("GET", _CALL + "/waveform"),
+    "showStatistics": Operation("GET", "/api/v1/statistics", frozenset({"weeks", "time_zone"})),
+    "listTeams": Operation("GET", "/api/v1/teams"),
     "deleteCall": Operation("DELETE", _CALL),
     "createErasure": Operation("POST", "/api/v1/erasures"),
     "showErasure": Operation("GET", "/api/v1/erasures/{erasure_id}"),
@@ -90,8 +95,11 @@ LEFT_OUT: Final = frozenset(
     {
         *("createContact", "changeContact", "removeContact"),
         *("createMember", "changeMember", "removeMember", "listConsents", "createConsent", "withdrawConsent"),
-        *("listTeams", "createTeam", "changeTeam", "removeTeam"),
+        *("createTeam", "changeTeam", "removeTeam"),
         *("listKeys", "createKey", "changeKey", "revokeKey"),
+        *("listWebhooks", "showWebhook", "createWebhook", "changeWebhook", "deleteWebhook", "listDeliveries"),
+        *("listHosts", "listCredentials", "setCredential", "deleteCredential"),
+        *("listViews", "saveView", "renameView", "deleteView"),
         *("showWorkspace", "changeWorkspace", "showModelUsage", "listChanges", "listAccessLog"),
     }
 )

@@ -227,6 +227,7 @@ KINDS: dict[str, type[Refusal]] = {
     "edit-id-used": Conflict,
     "stale-edit": StaleEdit,
     "too-many-edits": Conflict,
+    "nothing-to-retry": Conflict,
     "id-taken": Conflict,
     "in-use": Conflict,
     "on-legal-hold": Conflict,

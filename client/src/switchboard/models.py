@@ -19,6 +19,7 @@ class AgentEdit(Model):
     new: UUID | None
     """The correct value; null: unknown."""
     kind: Literal["agent"] = "agent"
+    """Kind."""
 
 
 class AnswerEdit(Model):
@@ -27,6 +28,7 @@ class AnswerEdit(Model):
     edit_id: UUID | None = None
     """Client-generated UUID, used as the idempotency key."""
     kind: Literal["answer"] = "answer"
+    """Kind."""
     question: str
     """The key of the question or tracker."""
     old: str | None
@@ -41,9 +43,13 @@ class Bleed(Model):
     """One party audible in the other's channel; it is suppressed before speech is detected."""
 
     source: int
+    """Where it comes from."""
     level_db: float
+    """Level of the bleed in dB."""
     delay: float
+    """Delay of the bleed in seconds."""
     share: float
+    """Share of the time, 0 to 1."""
 
 
 class BodyFault(Model):
@@ -59,34 +65,48 @@ class CalibrationCall(Model):
     """A call to review, with this reviewer's answers by key; None: the call does not say."""
 
     call_id: UUID
+    """The callId of the submission."""
     answers: dict[str, str | None]
+    """Answers by question."""
 
 
 class CalibrationReviewer(Model):
     """A reviewer. `calls`: number of calls with answers; `handed_in_at`: None until then."""
 
     reviewer: str
+    """Name of the reviewer."""
     name: str
+    """Name."""
     calls: int
+    """Number of calls."""
     handed_in_at: AwareDatetime | None
+    """When the reviewer handed in; null: not yet."""
 
 
 class CallAgreement(Model):
     """A call with each reviewer's score, 0..100. `spread`: the highest less the lowest, in points."""
 
     call_id: UUID
+    """The callId of the submission."""
     agreement: float | None
+    """Agreement, 0 to 1; null: too few answers to compare."""
     scores: dict[str, float | None]
+    """Scores by the workspace's scorecards."""
     machine_score: float | None
+    """The machine's score, 0 to 100."""
     spread: float | None
+    """Difference between the highest and the lowest score."""
 
 
 class CallMoment(Model):
     """An event of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
 
     at: AwareDatetime
+    """Time of it."""
     what: str
+    """What happened, or which part of the call was read."""
     about: UUID | None = None
+    """Id of the job, if the moment concerns one."""
 
 
 class ComparedCall(Model):
@@ -96,10 +116,15 @@ class ComparedCall(Model):
     """
 
     call_id: UUID
+    """The callId of the submission."""
     seconds: float
+    """Seconds."""
     values: list[float | None]
+    """Values by metric."""
     start: float | None
+    """Start in seconds from the beginning of the recording."""
     audio: str
+    """Seconds of audio."""
 
 
 class Contact(Model):
@@ -111,11 +136,17 @@ class Contact(Model):
     """
 
     contact_id: str
+    """Id of the contact."""
     name: str | None = None
+    """Name."""
     company: str | None = None
+    """Company of the contact."""
     email: str | None = None
+    """E-mail address."""
     phone: str | None = None
+    """Phone number, E.164."""
     inferred: bool = False
+    """Found in what was said, not submitted."""
 
 
 class ContactEdit(Model):
@@ -128,51 +159,77 @@ class ContactEdit(Model):
     new: UUID | None
     """The correct value; null: unknown."""
     kind: Literal["contact"] = "contact"
+    """Kind."""
 
 
 class ContactLine(Model):
     """A contact with its calls: all of the workspace's, or of the reader's team."""
 
     contact_id: UUID
+    """Id of the contact."""
     name: str | None
+    """Name."""
     company: str | None
+    """Company of the contact."""
     email: str | None
+    """E-mail address."""
     phone: str | None
+    """Phone number, E.164."""
     source: str
+    """Where it comes from."""
     updated_at: AwareDatetime
+    """When it last changed."""
     calls: int
+    """Number of calls."""
     last_call: AwareDatetime | None
+    """Start of the latest call."""
 
 
 class Current(Model):
     """The present value at the place of an edit: words and speaker of a turn, or the value of a field."""
 
     value: str | bool | None
+    """The value."""
     turn: int | None = None
+    """Index of the turn."""
     start: float | None = None
+    """Start in seconds from the beginning of the recording."""
     end: float | None = None
+    """End in seconds from the beginning of the recording."""
     speaker: str | None = None
+    """Label of the speaker."""
 
 
 class Disagreement(Model):
     """A question with different answers for a call. `answers`: by reviewer; `machine`: None if it has none."""
 
     call_id: UUID
+    """The callId of the submission."""
     question: str
+    """Question, or its key."""
     agreement: float
+    """Agreement, 0 to 1; null: too few answers to compare."""
     answers: dict[str, str]
+    """Answers by question."""
     machine: str | None
+    """What the machine found."""
 
 
 class Doubt(Model):
     """A stretch of uncertain text. Removed text is stored here, so that nothing is hidden."""
 
     channel: int
+    """Channel of the recording, from 0."""
     start: float
+    """Start in seconds from the beginning of the recording."""
     end: float
+    """End in seconds from the beginning of the recording."""
     reasons: list[str]
+    """The reasons."""
     text: str = ""
+    """The words."""
     kept: bool = True
+    """The words are kept in the transcript."""
 
 
 class Erasure(Model):
@@ -183,47 +240,69 @@ class Erasure(Model):
     """
 
     erasure_id: UUID
+    """Id of the erasure."""
     kind: str
+    """Kind."""
     status: str
+    """Status."""
     matched: dict[str, int]
+    """What matches, by kind of object."""
     counts: dict[str, int]
+    """What was erased, by kind of object."""
     key_id: UUID | None
+    """Id of the key, not its secret; null: a person or the operator."""
     created_at: AwareDatetime
+    """When it was created."""
     finished_at: AwareDatetime | None
+    """When it ended; null: it has not."""
 
 
 class Evidence(Model):
     """A verbatim quote of one turn and its seconds."""
 
     turn: int
+    """Index of the turn."""
     start: float
+    """Start in seconds from the beginning of the recording."""
     end: float
+    """End in seconds from the beginning of the recording."""
     quote: str
+    """The words that were said."""
 
 
 class Failure(Model):
     """Why a call or a job failed: code and message of its `CallError`, and whether a retry could help."""
 
     code: str
+    """Stable code of the failure, for programs."""
     message: str
+    """The failure as a sentence."""
     retryable: bool
+    """A retry could help."""
 
 
 class Finding(Model):
     """Result of one step. `value` is JSON-compatible data, so that any new step can be stored and shown."""
 
     step: str
+    """Step of the analysis: summary, tasks, tone, ..."""
     version: int
+    """Version."""
     value: dict[str, Any]
+    """The value."""
     evidence: list[Evidence] = []
+    """Quotes that support it, with their seconds."""
     confidence: float | None = None
+    """Confidence, 0 to 1."""
     note: str | None = None
+    """Note, for people."""
 
 
 class GoldVersion(Model):
     """A version of a gold set."""
 
     name: str
+    """Name."""
     version: int | None = None
     """Unset: the latest."""
 
@@ -236,83 +315,129 @@ class Hit(Model):
     """
 
     turn: int
+    """Index of the turn."""
     speaker: str
+    """Label of the speaker."""
     start: float
+    """Start in seconds from the beginning of the recording."""
     end: float
+    """End in seconds from the beginning of the recording."""
     words: str
+    """The words, or their number."""
     quote: str
+    """The words that were said."""
     similarity: float | None = None
+    """Similarity, 0 to 1; null: a search by words."""
 
 
 class JobSummary(Model):
     """A job for operators."""
 
     job_id: UUID
+    """Id of the job."""
     call_id: UUID
+    """The callId of the submission."""
     kind: str
+    """Kind."""
     status: str
+    """Status."""
     stage: str | None
+    """Stage of the live job; null: none runs."""
     attempts: int
+    """Attempts of the latest job, the present one included."""
     failures: int
+    """Attempts that failed."""
     crashes: int
+    """Worker processes that ended while they ran the job."""
     created_at: AwareDatetime
+    """When it was created."""
     started_at: AwareDatetime | None
+    """When it was last started."""
     queued_since: AwareDatetime | None
+    """Since when it is queued."""
     next_try: AwareDatetime | None
+    """Time of the next attempt, while it waits."""
     finished_at: AwareDatetime | None
+    """When it ended; null: it has not."""
     error: Failure | None
+    """The last error; null: none."""
 
 
 class LanguageStretch(Model):
     """One channel speaks one language from `start` to `end`."""
 
     channel: int
+    """Channel of the recording, from 0."""
     start: float
+    """Start in seconds from the beginning of the recording."""
     end: float
+    """End in seconds from the beginning of the recording."""
     language: str
+    """Language, ISO 639."""
     probability: float | None
+    """Probability, 0 to 1."""
 
 
 class LegalHold(Model):
     """A hold. `subject`: a callId, a number (E.164 if it is one) or the id of a contact."""
 
     hold_id: UUID
+    """Id of the hold."""
     kind: Literal["call", "number", "contact"] | str
-    """What a hold is on."""
+    """Kind."""
     subject: str
+    """callId, number or contactId that it covers."""
     reason: str
+    """The reason, for people."""
     set_by: str
+    """Person or key that set it."""
     set_at: AwareDatetime
+    """When it was set."""
     released_by: str | None
+    """Person or key that released it."""
     released_at: AwareDatetime | None
+    """When it was released; null: in force."""
 
 
 class MemberLine(Model):
     """A member; without a team: of all teams."""
 
     user_id: UUID
+    """The member; null: unknown."""
     name: str
+    """Name."""
     aliases: list[str]
+    """Other names by which the member introduces itself."""
     team_id: UUID | None
+    """Id of the team; null: no team, or all of them."""
 
 
 class MetricVerdict(Model):
     """Difference of a system to the first one over common calls. `better`: null if it is not significant."""
 
     value: float
+    """The value."""
     low: float | None
+    """Lower end of the confidence interval."""
     high: float | None
+    """Upper end of the confidence interval."""
     calls: int
+    """Number of calls."""
     better: bool | None
+    """Which system is better; null: no difference was found."""
     sentence: str
+    """The result as a sentence."""
 
 
 class ModelBudget(Model):
     """Daily limits of a workspace; None: no limit."""
 
     requests: int | None = None
+    """Number of requests."""
     tokens: int | None = None
+    """Number of tokens."""
     cost: float | None = None
+    """Cost in the operator's currency."""
 
 
 class ModelUsage(Model):
@@ -324,13 +449,21 @@ class ModelUsage(Model):
     """
 
     day: date
+    """The day, in UTC."""
     requests: int
+    """Number of requests."""
     prompt_tokens: int
+    """Tokens of the requests."""
     completion_tokens: int
+    """Tokens of the model's answers."""
     cost: float
+    """Cost in the operator's currency."""
     estimated: int
+    """Some counts are estimates: the model did not report them."""
     budget: ModelBudget
+    """Limits of the workspace; null: none."""
     reached: list[str] = []
+    """The limit that is reached; null: none."""
 
 
 class Question(Model):
@@ -343,21 +476,37 @@ class Question(Model):
     """
 
     key: str
+    """Key of the question, tracker or scorecard."""
     type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str | None = None
+    """Type."""
     question: str = ""
+    """Question, or its key."""
     party: Literal["rep", "customer", "anyone"] | str | None = None
+    """Only words of this party; null: of both."""
     first: float | None = None
+    """Only in the first seconds of the call; null: anywhere."""
     last: float | None = None
+    """Only in the last seconds of the call; null: anywhere."""
     outgoing: bool | None = None
+    """true: outbound; false: inbound; null: unknown."""
     languages: list[str] = []
+    """Languages, ISO 639."""
     teams: list[str] = []
+    """Teams that it applies to; empty: all."""
     phrases: list[str] = []
+    """Phrases that answer the question or raise the tracker."""
     unless: list[str] = []
+    """Phrases that prevent a match."""
     choices: dict[str, list[str]] | None = None
+    """Possible answers of a choice."""
     finding: Literal["recording_notice"] | None = None
+    """Result of the analysis that answers the question; null: its phrases do."""
     required: bool = False
+    """Raised if the phrases are missing."""
     weight: float = 1.0
+    """Weight in the score."""
     version: int = 0
+    """Version."""
 
 
 class QuestionAgreement(Model):
@@ -369,12 +518,19 @@ class QuestionAgreement(Model):
     """
 
     question: str
+    """Question, or its key."""
     title: str
+    """Title."""
     type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str
+    """Type."""
     answers: int
+    """Answers by question."""
     pairs: int
+    """Pairs of answers that were compared."""
     agreement: float | None
+    """Agreement, 0 to 1; null: too few answers to compare."""
     with_machine: float | None
+    """Agreement of the reviewers with the machine."""
 
 
 class QuestionAnswer(Model):
@@ -386,44 +542,75 @@ class QuestionAnswer(Model):
     """
 
     key: str
+    """Key of the question, tracker or scorecard."""
     version: int
+    """Version."""
     type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str
+    """Type."""
     question: str
+    """Question, or its key."""
     status: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
+    """Status."""
     answer: str | float | None = None
+    """The answer; null: not said."""
     said_by: str | None = None
+    """Party that said it."""
     evidence: Evidence | None = None
+    """Quotes that support it, with their seconds."""
     found_by: Literal["phrases", "model", "person"] | str | None = None
+    """rules or model."""
     confidence: float | None = None
+    """Confidence, 0 to 1."""
     weight: float = 1.0
+    """Weight in the score."""
     reason: str | None = None
+    """The reason, for people."""
 
 
 class Rate(Model):
     """A pooled ratio. `low`, `high`: 95 % bootstrap interval over calls; None for fewer than `MIN_CALLS`."""
 
     value: float
+    """The value."""
     low: float | None
+    """Lower end of the confidence interval."""
     high: float | None
+    """Upper end of the confidence interval."""
     calls: int
+    """Number of calls."""
 
 
 class Recording(Model):
     """A fetched file."""
 
     channel: int
+    """Channel of the recording, from 0."""
     sha256: str
+    """SHA-256 of the file."""
     size_bytes: int
+    """Bytes of the file."""
     media_type: str | None = None
+    """Media type that the sender's server declared."""
 
 
 class RetentionPeriod(Model):
     """Days after which content is deleted. `team_id`: None for teams without a period of this kind."""
 
     kind: Literal["recordings", "transcripts", "voiceprints", "submissions", "events", "access_log", "calls"] | str
-    """What has a retention period. `CALLS`: erasure of the whole call."""
+    """Kind."""
     team_id: UUID | None
+    """Id of the team; null: no team, or all of them."""
     days: int
+    """Days after which it is deleted; null: never."""
+
+
+class RetriedCall(Model):
+    """A call that is processed again. `job_id`: a new job, or the waiting one, which is tried now."""
+
+    call_id: UUID
+    """The callId of the submission."""
+    job_id: UUID
+    """Id of the job."""
 
 
 class ReviewerAgreement(Model):
@@ -435,10 +622,15 @@ class ReviewerAgreement(Model):
     """
 
     reviewer: str
+    """Name of the reviewer."""
     name: str
+    """Name."""
     score: float | None
+    """Score, 0 to 100; null: nothing applied."""
     from_group: float | None
+    """Mean difference from the other reviewers."""
     from_machine: float | None
+    """Mean difference from the machine."""
 
 
 class RolesEdit(Model):
@@ -447,6 +639,7 @@ class RolesEdit(Model):
     edit_id: UUID | None = None
     """Client-generated UUID, used as the idempotency key."""
     kind: Literal["roles"] = "roles"
+    """Kind."""
     old: bool
     """The record's `swapped`."""
     new: bool
@@ -462,56 +655,97 @@ class Run(Model):
     """
 
     run_id: UUID
+    """Id of the run."""
     name: str
+    """Name."""
     status: str
+    """Status."""
     settings: dict[str, dict[str, Any]]
+    """Settings that differ from those of the service."""
     configuration: dict[str, Any] | None
+    """All settings of the run."""
     digest: str | None
+    """SHA-256 of the results; equal digests are equal results."""
     calls: int
+    """Number of calls."""
     waiting: int
+    """Calls that wait."""
     running: int
+    """Calls that are being processed."""
     done: int
+    """Finished ones."""
     failed: int
+    """Failed ones."""
     promoted: int
+    """Its results are the record."""
     audio_seconds: float
+    """Seconds of audio."""
     worked_seconds: float
+    """Seconds of processing."""
     made_at: AwareDatetime
+    """When it was created."""
     made_by: str
+    """Person or key that created it."""
     started_at: AwareDatetime | None
+    """When it was last started."""
     finished_at: AwareDatetime | None
+    """When it ended; null: it has not."""
     promoted_at: AwareDatetime | None
+    """When it was promoted; null: it was not."""
     promoted_by: str | None
+    """Person or key that promoted it."""
 
 
 class RunCall(Model):
     """A call of a run with its state and cost."""
 
     call_id: UUID
+    """The callId of the submission."""
     status: str
+    """Status."""
     engine: str | None
+    """Engine and model that recognized the speech."""
     digest: str | None
+    """SHA-256 of the results; equal digests are equal results."""
     audio_seconds: float | None
+    """Seconds of audio."""
     seconds: dict[str, float | None] | None
+    """Seconds."""
     error_code: str | None
+    """Code of the failure; null: none."""
     error_message: str | None
+    """Message of the failure."""
     started_at: AwareDatetime | None
+    """When it was last started."""
     finished_at: AwareDatetime | None
+    """When it ended; null: it has not."""
     promoted: bool
+    """Its results are the record."""
 
 
 class ScoreWeek(Model):
     """The scores of a team's or member's calls that started in one week. `score`: their mean, 0..100."""
 
     key: str
+    """Key of the question, tracker or scorecard."""
     week: date
+    """Monday of the week."""
     team_id: UUID | None
+    """Id of the team; null: no team, or all of them."""
     user_id: UUID | None
+    """The member; null: unknown."""
     name: str | None
+    """Name."""
     calls: int
+    """Number of calls."""
     score: float
+    """Score, 0 to 100; null: nothing applied."""
     passed: int
+    """The call passed."""
     failed: int
+    """Failed ones."""
     auto_failed: int
+    """Failed automatically by one answer."""
 
 
 class ScorecardItem(Model):
@@ -523,19 +757,28 @@ class ScorecardItem(Model):
     """
 
     question: str
+    """Question, or its key."""
     section: str = ""
+    """Section of the scorecard."""
     weight: float | None = None
+    """Weight in the score."""
     points: dict[str, float | None] | None = None
+    """Points of the item."""
     auto_fail: bool = False
+    """A wrong outcome fails the whole scorecard."""
 
 
 class ScorecardScore(Model):
     """A call's score by a scorecard, 0..100. `passed`: None without a pass mark."""
 
     key: str
+    """Key of the question, tracker or scorecard."""
     score: float
+    """Score, 0 to 100; null: nothing applied."""
     passed: bool | None
+    """The call passed."""
     auto_failed: bool
+    """Failed automatically by one answer."""
 
 
 class ScoredItem(Model):
@@ -547,32 +790,47 @@ class ScoredItem(Model):
     """
 
     question: str
+    """Question, or its key."""
     title: str
+    """Title."""
     section: str
+    """Section of the scorecard."""
     weight: float
+    """Weight in the score."""
     points: dict[str, float | None]
+    """Points of the item."""
     auto_fail: bool
+    """A wrong outcome fails the whole scorecard."""
     outcome: str | None = None
+    """The outcome."""
     earned: float | None = None
+    """Points that the call got."""
     reason: str | None = None
+    """The reason, for people."""
 
 
 class SectionScore(Model):
     """Score of the items of one section, 0..100; None if no item counts."""
 
     section: str
+    """Section of the scorecard."""
     score: float | None
+    """Score, 0 to 100; null: nothing applied."""
 
 
 class Speaker(Model):
     """One voice of a call. `label` is unique in the call ("rep", "customer", "A", "B", ...)."""
 
     label: str
+    """Name of the speaker in the turns: rep, customer, ..."""
     role: Literal["rep", "customer", "unknown"] | str
-    """Which party of the call a speaker is."""
+    """rep, customer or another role."""
     role_confidence: float
+    """Confidence of the role, 0 to 1."""
     role_reason: str
+    """Why the speaker has the role."""
     user_id: str | None = None
+    """The member; null: unknown."""
 
 
 class SpeakerEdit(Model):
@@ -587,6 +845,7 @@ class SpeakerEdit(Model):
     end: float
     """Current `end` of the last word."""
     kind: Literal["speaker"] = "speaker"
+    """Kind."""
     old: str
     """The turn's `speaker`."""
     new: str
@@ -597,10 +856,15 @@ class StoredQuestion(Model):
     """A version of a question. `retired_at`: when it was replaced or removed; None: it is active."""
 
     question: Question
+    """Question, or its key."""
     made_at: AwareDatetime
+    """When it was created."""
     made_by: str
+    """Person or key that created it."""
     retired_at: AwareDatetime | None
+    """When a later version or a deletion ended it; null: current."""
     retired_by: str | None
+    """Person or key that ended it."""
 
 
 class SubmitReply(Model):
@@ -617,43 +881,114 @@ class TaskLine(Model):
     """A task with its call. `task_id` is stable when another analysis finds the task again."""
 
     task_id: UUID
+    """Id of the task; it survives another analysis."""
     call_id: UUID
+    """The callId of the submission."""
     team_id: UUID
+    """Id of the team; null: no team, or all of them."""
     user_id: UUID | None
+    """The member; null: unknown."""
     start_time: AwareDatetime
+    """Start of the call."""
     title: str
+    """Title."""
     owner: str
+    """Party that owns the task: rep, customer, other or unknown."""
     kind: str
+    """Kind."""
     owner_user_id: str | None
+    """Member that owns the task; null: unknown."""
     beneficiary: str | None
+    """Party that benefits from the task."""
     due_expression: str | None
+    """The words that name the due date."""
     due_date: date | None
+    """Due date; null: none was said."""
     due_time: time | None
+    """Time of day that it is due; null: none was said."""
     confidence: float
+    """Confidence, 0 to 1."""
     evidence: Evidence
+    """Quotes that support it, with their seconds."""
     done_at: AwareDatetime | None
+    """When a person marked the task as done; null: open."""
     done_by: str | None
+    """Person or key that marked it as done."""
 
 
 class TaskMark(Model):
     """Whether a task is done, since when, and by whom."""
 
     task_id: UUID
+    """Id of the task; it survives another analysis."""
     done_at: AwareDatetime | None
+    """When a person marked the task as done; null: open."""
     done_by: str | None
+    """Person or key that marked it as done."""
 
 
 class TeamQueue(Model):
     """The live jobs of one team."""
 
     team_id: UUID
+    """Id of the team; null: no team, or all of them."""
     team: str
+    """Name of the team."""
     fetching: int
+    """Calls whose recording is being fetched or waits for it."""
     queued: int
+    """Calls that wait for their turn."""
     running: int
+    """Calls that are being processed."""
     later: int
+    """Of fetching and queued: to be retried later, after a failure."""
     audio_seconds: float
+    """Seconds of audio."""
     oldest: AwareDatetime | None
+    """When the longest waiting job was queued."""
+
+
+class TeamWeek(Model):
+    """The calls of one team that started in one week."""
+
+    team_id: UUID
+    """Id of the team; null: no team, or all of them."""
+    week: date
+    """Monday of the week."""
+    calls: int
+    """Number of calls."""
+    failed: int
+    """Failed ones."""
+    positive: int
+    """Calls with a positive tone."""
+    neutral: int
+    """Calls with a neutral tone."""
+    negative: int
+    """Calls with a negative tone."""
+    talk_ratio: float | None
+    """Mean share of the agent in the talk, 0 to 1; null: no call has one."""
+    tasks: int = 0
+    """Tasks, or their number."""
+    tasks_done: int = 0
+    """Tasks that are done."""
+    outcomes: dict[str, int] | None = None
+    """Calls by known outcome."""
+
+
+class TemplatePart(Model):
+    """
+    A part of a summary. `heading`: text before it; None: in the language of the call; empty: none.
+
+    `most`, 1..10: maximum number of tasks, or of sentences of the reason (at most two); None: three tasks or two
+    sentences.
+    """
+
+    part: Literal["reason", "agreed", "open", "next_step", "ending"] | str
+    """Part of the summary."""
+    heading: str | None = None
+    """Text before the part; null: the default, empty: none."""
+    most: int | None = None
+    """Max. number of items of the part; null: the default."""
 
 
 class TextEdit(Model):
@@ -668,6 +1003,7 @@ class TextEdit(Model):
     end: float
     """Current `end` of the last word."""
     kind: Literal["text"] = "text"
+    """Kind."""
     old: str
     """The current words, separated by single spaces."""
     new: str
@@ -678,77 +1014,128 @@ class TrackerMatch(Model):
     """A place where a tracker's phrase was said."""
 
     said_by: str
+    """Party that said it."""
     evidence: Evidence
+    """Quotes that support it, with their seconds."""
     confidence: float
+    """Confidence, 0 to 1."""
 
 
 class TrackerResult(Model):
     """Whether a tracker's phrases were said. `raised`: they were, or were not in case of a required tracker."""
 
     key: str
+    """Key of the question, tracker or scorecard."""
     version: int
+    """Version."""
     question: str
+    """Question, or its key."""
     required: bool
+    """Raised if the phrases are missing."""
     status: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
+    """Status."""
     raised: bool
+    """The tracker matched."""
     matches: list[TrackerMatch] = []
+    """Where phrases of the tracker were said."""
     reason: str | None = None
+    """The reason, for people."""
 
 
 class VoiceConsent(Model):
     """A consent of a member. `text_version`: of the text agreed to; `active`: the latest, which is in force."""
 
     user_id: UUID
+    """The member; null: unknown."""
     text_version: str
+    """Version of the text that was agreed to."""
     recorded_at: AwareDatetime
+    """When it was recorded."""
     recorded_by: str
+    """Person or key that recorded it."""
     expires_at: AwareDatetime | None
+    """When it expires; null: never."""
     withdrawn_at: AwareDatetime | None
+    """When it was withdrawn; null: it was not."""
     withdrawn_by: str | None
+    """Person or key that withdrew it."""
     active: bool
+    """The latest consent, which is in force."""
+
+
+class Waveform(Model):
+    """The loudest sample of each slice of the recording, 0 to 255, by channel; the slices are equally long."""
+
+    channels: list[list[int]]
+    """Number of channels."""
+    duration: float
+    """Seconds of the recording; null until it is transcribed."""
 
 
 class Word(Model):
     """A timed word as recognized, punctuation attached. `confidence` is a probability, 0..1."""
 
     start: float
+    """Start in seconds from the beginning of the recording."""
     end: float
+    """End in seconds from the beginning of the recording."""
     text: str
+    """The words."""
     confidence: float
+    """Confidence, 0 to 1."""
     doubtful: bool = False
+    """The word is probably wrong."""
     joined: bool = False
+    """Not separated from the word before."""
 
 
 class Agreement(Model):
     """Result of a calibration. Calls and questions are ordered by disagreement, the largest first."""
 
     pairs: int
+    """Pairs of answers that were compared."""
     agreement: float | None
+    """Agreement, 0 to 1; null: too few answers to compare."""
     reviewers: list[ReviewerAgreement]
+    """The reviewers."""
     questions: list[QuestionAgreement]
+    """The questions, or the agreement by question."""
     calls: list[CallAgreement]
+    """Number of calls."""
     disagreements: list[Disagreement]
+    """Calls and questions on which reviewers differ."""
 
 
 class Calibration(Model):
     """A version of a scorecard, and calls that reviewers answer it on. `closed_at` None: reviews are open."""
 
     calibration_id: UUID
+    """Id of the calibration."""
     name: str
+    """Name."""
     scorecard: str
+    """The scorecard, or its key."""
     version: int
+    """Version."""
     calls: int
+    """Number of calls."""
     made_at: AwareDatetime
+    """When it was created."""
     made_by: str
+    """Person or key that created it."""
     closed_at: AwareDatetime | None
+    """When it was closed; null: open."""
     reviewers: list[CalibrationReviewer]
+    """The reviewers."""
 
 
 class CalibrationAgreement(Model):
     """Agreement of the submitted reviews of a calibration."""
 
     calibration: Calibration
+    """Id of the calibration."""
     agreement: Agreement
+    """Agreement, 0 to 1; null: too few answers to compare."""
 
 
 class CallEdit(Model):
@@ -761,110 +1148,174 @@ class CallEdit(Model):
     """
 
     edit_id: UUID
+    """Id of the edit."""
     kind: Literal["text", "speaker", "roles", "agent", "contact", "task", "answer"] | str
-    """What an edit corrects."""
+    """Kind."""
     status: Literal["applied", "superseded", "not-applied", "undone"] | str
-    """Whether an edit is in effect."""
+    """Status."""
     machine: str | bool | None
+    """What the machine found."""
     person: str | bool | None
+    """What the person set."""
     turn: int | None
+    """Index of the turn."""
     channel: int | None
+    """Channel of the recording, from 0."""
     start: float | None
+    """Start in seconds from the beginning of the recording."""
     end: float | None
+    """End in seconds from the beginning of the recording."""
     task_id: UUID | None
+    """Id of the task; it survives another analysis."""
     made_at: AwareDatetime
+    """When it was created."""
     made_by: str
+    """Person or key that created it."""
     key_id: UUID | None
+    """Id of the key, not its secret; null: a person or the operator."""
     session_id: UUID | None
+    """Session of the console; null: a key or the operator."""
     undone_at: AwareDatetime | None
+    """When it was undone; null: in force."""
     undone_by: str | None
+    """Person or key that undid it."""
     question: str | None = None
+    """Question, or its key."""
     comment: str | None = None
+    """Reason that the person gave."""
 
 
 class CallSummary(Model):
     """One row of a list of calls."""
 
     call_id: UUID
+    """The callId of the submission."""
     workspace_id: UUID
+    """Id of the workspace."""
     team_id: UUID
+    """Id of the team; null: no team, or all of them."""
     user_id: UUID | None
+    """The member; null: unknown."""
     from_number: str
+    """The calling number, as submitted."""
     to_number: str
+    """The called number, as submitted."""
     start_time: AwareDatetime
+    """Start of the call."""
     outgoing: bool | None
+    """true: outbound; false: inbound; null: unknown."""
     duration: float | None
+    """Seconds of the recording; null until it is transcribed."""
     declared_duration: int | None
+    """Seconds, as submitted."""
     status: Literal["received", "transcribing", "completed", "failed"] | str
-    """Status of a call. Stage, attempt and time of the next attempt are fields of the record, not states."""
+    """Status."""
     stage: str | None
+    """Stage of the live job; null: none runs."""
     attempts: int
+    """Attempts of the latest job, the present one included."""
     next_try: AwareDatetime | None
+    """Time of the next attempt, while it waits."""
     failure: Failure | None
+    """Why it failed; null: it has not."""
     language: str | None
+    """Language, ISO 639."""
     created_at: AwareDatetime
+    """When it was created."""
     updated_at: AwareDatetime
+    """When it last changed."""
     completed_at: AwareDatetime | None
+    """When the record was completed."""
     last_error: Failure | None = None
+    """Error of the last attempt while the call is processed."""
 
 
 class CallTask(Model):
     """A task of a call. `task_id` is stable when another analysis finds the task again."""
 
     title: str
+    """Title."""
     owner: str
+    """Party that owns the task: rep, customer, other or unknown."""
     kind: str
+    """Kind."""
     evidence: Evidence
+    """Quotes that support it, with their seconds."""
     confidence: float
+    """Confidence, 0 to 1."""
     owner_user_id: str | None = None
+    """Member that owns the task; null: unknown."""
     beneficiary: str | None = None
+    """Party that benefits from the task."""
     due_expression: str | None = None
+    """The words that name the due date."""
     due_date: date | None = None
+    """Due date; null: none was said."""
     due_time: time | None = None
+    """Time of day that it is due; null: none was said."""
     task_id: UUID | None = None
+    """Id of the task; it survives another analysis."""
     done_at: AwareDatetime | None = None
+    """When a person marked the task as done; null: open."""
     done_by: str | None = None
+    """Person or key that marked it as done."""
 
 
 class ComparedSlice(Model):
     """Calls that share a property; lists are in the order of the systems."""
 
     fact: str
+    """The fact by which calls are sliced."""
     value: str
+    """The value."""
     calls: int
+    """Number of calls."""
     seconds: float
+    """Seconds."""
     systems: list[Rate | None]
+    """The compared systems."""
     against_first: list[MetricVerdict | None]
+    """Difference from the first system, by metric."""
 
 
 class ComparedSystem(Model):
     """A measured system with its metrics by name. `missing`: calls that it has not processed."""
 
     name: str
+    """Name."""
     missing: int
+    """Calls or objects that are missing."""
     metrics: dict[str, Rate]
+    """Metrics with confidence intervals."""
     against_first: dict[str, MetricVerdict]
+    """Difference from the first system, by metric."""
 
 
 class CreatedErasure(Model):
     """What matches now, by kind of object, and the erasure that has begun; None: a dry run."""
 
     matched: dict[str, int]
+    """What matches, by kind of object."""
     erasure: Erasure | None
+    """The erasure; null: a dry run."""
 
 
 class CreatedRun(Model):
     """A new run, and the calls that it omits because they are not completed."""
 
     run: Run
+    """The run."""
     left_out: list[UUID]
+    """Calls that were left out."""
 
 
 class Label(Model):
     """Content of one channel from `start` to `end`. The labels of a channel are contiguous."""
 
     start: float
+    """Start in seconds from the beginning of the recording."""
     end: float
+    """End in seconds from the beginning of the recording."""
     kind: (
         Literal[
             "speech",
@@ -881,33 +1332,47 @@ class Label(Model):
         ]
         | str
     )
-    """Content of a stretch of a channel."""
+    """Kind."""
     confidence: float = 1.0
+    """Confidence, 0 to 1."""
     detail: str | None = None
+    """Details, for people."""
     keys: int | None = None
+    """Keys that were pressed, or null."""
 
 
 class Layout(Model):
     """How the channels were separated, and why. `evidence` holds the measured figures by name."""
 
     kind: Literal["mono", "identical", "one_sided", "stereo", "two_files"] | str
-    """Which party is on which channel; decided from the samples, never from a flag."""
+    """Kind."""
     channels: int
+    """Number of channels."""
     source_channels: int
+    """Channels of the file."""
     confidence: float
+    """Confidence, 0 to 1."""
     evidence: dict[str, float | None]
+    """Quotes that support it, with their seconds."""
     reason: str
+    """The reason, for people."""
     bleed: list[Bleed] = []
+    """How much of one channel is heard in the other; null: not measured."""
     starts: list[float] = []
+    """Seconds at which each channel starts."""
     swapped: bool = False
+    """A person swapped the parties."""
 
 
 class PromotionResult(Model):
     """Result of a promotion or its rollback. `skipped`: by callId, why a call did not change."""
 
     run: Run
+    """The run."""
     calls: int
+    """Number of calls."""
     skipped: dict[str, str] | None = None
+    """Calls that have changed since and were left out."""
 
 
 class RunComparison(Model):
@@ -920,124 +1385,226 @@ class RunComparison(Model):
     """
 
     run: str
+    """The run."""
     beside: str
+    """Name of the run or record that is compared."""
     measured_against: str
+    """Gold set or record that both are compared with."""
     by: str
+    """Metric of the slices and of the worst calls."""
     calls: int
+    """Number of calls."""
     seconds: float
+    """Seconds."""
     left_out: int
+    """Calls that were left out."""
     findings: dict[str, int]
+    """Findings of the analysis, with evidence."""
     systems: list[ComparedSystem]
+    """The compared systems."""
     slices: list[ComparedSlice]
+    """Metrics by facts of the calls."""
     worst: list[ComparedCall]
+    """Calls with the largest differences."""
     measured_at: AwareDatetime
+    """When it was measured."""
 
 
 class Scorecard(Model):
     """Questions that score a call. Without limits it applies to every call. `pass_mark`: the score that passes."""
 
     key: str
+    """Key of the question, tracker or scorecard."""
     type: Literal["scorecard"] = "scorecard"
+    """Type."""
     title: str = ""
+    """Title."""
     pass_mark: float | None = None
+    """Score from which a call passes."""
     outgoing: bool | None = None
+    """true: outbound; false: inbound; null: unknown."""
     languages: list[str] = []
+    """Languages, ISO 639."""
     teams: list[str] = []
+    """Teams that it applies to; empty: all."""
     items: list[ScorecardItem] = []
+    """The items, in order."""
     version: int = 0
+    """Version."""
 
 
 class ScorecardResult(Model):
     """Score of a call on a scorecard, 0..100; None if no item counts. `passed`: None without a pass mark or score."""
 
     key: str
+    """Key of the question, tracker or scorecard."""
     version: int
+    """Version."""
     title: str
+    """Title."""
     pass_mark: float | None
+    """Score from which a call passes."""
     score: float | None
+    """Score, 0 to 100; null: nothing applied."""
     auto_failed: bool
+    """Failed automatically by one answer."""
     passed: bool | None
+    """The call passed."""
     items: list[ScoredItem]
+    """The items, in order."""
     sections: list[SectionScore] = []
+    """Scores by section."""
 
 
 class StoredScorecard(Model):
     """A version of a scorecard. `retired_at`: when it was replaced or removed; None: it is active."""
 
     scorecard: Scorecard
+    """The scorecard, or its key."""
     made_at: AwareDatetime
+    """When it was created."""
     made_by: str
+    """Person or key that created it."""
     retired_at: AwareDatetime | None
+    """When a later version or a deletion ended it; null: current."""
     retired_by: str | None
+    """Person or key that ended it."""
+
+
+class SummaryTemplate(Model):
+    """Parts of a summary in order; other parts are omitted."""
+
+    parts: list[TemplatePart]
+    """Parts of the summary in order."""
+
+
+class Team(Model):
+    """
+    A part of a workspace; every call belongs to one. `channels_swapped`: its PBX records the customer first.
+
+    `summary`: its template of summaries; None: its workspace's.
+    """
+
+    team_id: UUID
+    """Id of the team; null: no team, or all of them."""
+    workspace_id: UUID
+    """Id of the workspace."""
+    name: str
+    """Name."""
+    channels_swapped: bool = False
+    """The PBX records the customer on the first channel."""
+    summary: SummaryTemplate | None = None
+    """Summary, or its template."""
 
 
 class Turn(Model):
     """Consecutive words of one speaker. `speaker` is a `Speaker.label`."""
 
     index: int
+    """Position of the turn, from 0."""
     speaker: str
+    """Label of the speaker."""
     start: float
+    """Start in seconds from the beginning of the recording."""
     end: float
+    """End in seconds from the beginning of the recording."""
     words: list[Word]
+    """The words, or their number."""
     language: str
+    """Language, ISO 639."""
     machine: bool = False
+    """What the machine found."""
 
 
 class CallLine(Model):
     """One row of a list: a call with its most wanted facts."""
 
     call: CallSummary
+    """The call."""
     agent: str | None = None
+    """Name of the member on the call."""
     contact: Contact | None = None
+    """The contact; null: none is linked."""
     tone: str | None = None
+    """Overall tone: negative, neutral or positive."""
     summary: str | None = None
+    """Summary, or its template."""
     tasks: int = 0
+    """Tasks, or their number."""
     open_tasks: int = 0
+    """Tasks that are not done."""
     scores: list[ScorecardScore] = []
+    """Scores by the workspace's scorecards."""
     hits: list[Hit] = []
+    """Where the words of the search were said."""
 
 
 class CallListPage(Model):
     """A page of calls. `as_of`: pass it as `updatedAfter` later to miss no change."""
 
     items: list[CallLine]
+    """The items, in order."""
     next: str | None
+    """Cursor of the next page; null: this is the last one."""
     as_of: AwareDatetime
+    """Time of the response; pass it as `updatedAfter` later to miss no change."""
+    total: int | None = None
+    """Number of all matching calls, if requested."""
 
 
 class ReviewSheet(Model):
     """The questions of a reviewer and their answers; without answers of other reviewers and of the machine."""
 
     calibration: Calibration
+    """Id of the calibration."""
     scorecard: Scorecard
+    """The scorecard, or its key."""
     questions: list[Question]
+    """The questions, or the agreement by question."""
     calls: list[CalibrationCall]
+    """Number of calls."""
     handed_in_at: AwareDatetime | None
+    """When the reviewer handed in; null: not yet."""
 
 
 class RunComparing(Model):
     """Progress: scored calls of all systems; `comparison` once all are scored."""
 
     done: int
+    """Finished ones."""
     all: int
+    """Calls to compare."""
     comparison: RunComparison | None
+    """The result; null: it is still being measured."""
 
 
 class Transcript(Model):
     """Transcript, in one form for every audio layout. An empty one has the reason in `note`."""
 
     language: str | None
+    """Language, ISO 639."""
     language_probability: float | None
+    """Probability of the language, 0 to 1."""
     duration: float
+    """Seconds of the recording; null until it is transcribed."""
     speakers: list[Speaker]
+    """The speakers, with their roles."""
     turns: list[Turn]
+    """Turns in the order of their start."""
     layout: Layout
+    """Which party is on which channel, and why."""
     engine: str
+    """Engine and model that recognized the speech."""
     note: str | None = None
+    """Note, for people."""
     labels: list[list[Label]] = []
+    """Sounds that are not speech, by channel."""
     languages: list[LanguageStretch] = []
+    """Languages, ISO 639."""
     language_note: str | None = None
+    """How the language was decided, for people."""
     doubts: list[Doubt] = []
+    """Stretches whose words are probably wrong."""
 
 
 class CallRecord(Model):
@@ -1048,37 +1615,76 @@ class CallRecord(Model):
     """
 
     call: CallSummary
+    """The call."""
     job_id: UUID | None
+    """Id of the job."""
     from_e164: str | None
+    """The calling number in E.164; null: not a number."""
     to_e164: str | None
+    """The called number in E.164; null: not a number."""
     recording_url: str | None
+    """Address of the recording, without the parts that may give access."""
     recording_url2: str | None
+    """Address of the second recording, likewise."""
     layout: Layout | None
+    """Which party is on which channel, and why."""
     transcript: Transcript | None
+    """The transcript; null: there is none yet, or it was deleted."""
     findings: list[Finding]
+    """Findings of the analysis, with evidence."""
     tasks: list[CallTask]
+    """Tasks, or their number."""
     contacts: list[Contact]
+    """Linked contacts."""
     recordings: list[Recording]
+    """Fetched files."""
     warnings: list[str]
+    """What may be wrong with the results, as sentences."""
     submissions: int
+    """Number of submissions."""
     jobs: list[JobSummary]
+    """Jobs of the call, the latest first."""
     timeline: list[CallMoment]
+    """What happened to the call, the earliest first."""
     agent_user_id: UUID | None = None
+    """userId of the agent: as corrected, submitted or inferred."""
     swapped: bool = False
+    """A person swapped the parties."""
     edits: list[CallEdit] = []
+    """Corrections in the order of their creation, undone ones included."""
     answers: list[QuestionAnswer] = []
+    """Answers by question."""
     trackers: list[TrackerResult] = []
+    """Trackers that were evaluated."""
     scorecards: list[ScorecardResult] = []
+    """Scores by the workspace's scorecards."""
     request_ids: list[str] = []
+    """Ids of the submissions in the log of the service."""
     recordings_expired: bool = False
+    """Retention deleted the recordings."""
     content_expired: bool = False
+    """Retention deleted transcript, findings and corrections."""
     legal_holds: list[str] = []
+    """Reasons of the legal holds that cover the call."""
 
 
 class RunResult(Model):
     """A run's result of one call."""
 
     call: RunCall
+    """The call."""
     transcript: Transcript | None
+    """The transcript; null: there is none yet, or it was deleted."""
     findings: list[Finding]
+    """Findings of the analysis, with evidence."""
     warnings: list[str]
+    """What may be wrong with the results, as sentences."""
+
+
+class CallBatch(Model):
+    """Records of calls, in the order requested. `missing`: calls that do not exist or are not visible to the key."""
+
+    items: list[CallRecord]
+    """The items, in order."""
+    missing: list[UUID]
+    """Calls or objects that are missing."""

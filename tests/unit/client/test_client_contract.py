@@ -75,6 +75,8 @@ def schema_choices(schema: Any) -> set[str]:
 def hints_of(name: str) -> dict[str, Any]:
     """The types of an operation's parameters in the client, by name."""
     shared = {"version": filters.Version, "format": filters.ExportFormat, "include": filters.Include}
+    if name == "listCalls":
+        return typing.get_type_hints(filters.CallFilters) | {"sort": Literal["-startTime", "startTime"]}
     if name == "listRunCalls":
         return {"status": filters.RunCallStatus}
     if name == "compareRun":

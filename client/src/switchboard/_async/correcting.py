@@ -8,6 +8,7 @@ from switchboard.models import (
     CallEdit,
     CallRecord,
     ContactEdit,
+    RetriedCall,
     RolesEdit,
     SpeakerEdit,
     TaskMark,
@@ -89,6 +90,10 @@ class AsyncCorrecting:
         Raises `NotFound` for an unknown call.
         """
         await self._session.do("deleteCall", call_id=call_id)
+
+    async def retry(self, call_id: UUID | str) -> RetriedCall:
+        """Process a failed call again, or try a waiting one now. Raises `Conflict` if there is nothing to retry."""
+        return await self._session.ask(RetriedCall, "retryCall", call_id=call_id)
 
     async def mark_done(self, call_id: UUID | str, task_id: UUID | str) -> TaskMark:
         """Mark a task as done."""

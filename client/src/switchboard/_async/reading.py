@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 from uuid import UUID
 
@@ -6,6 +6,7 @@ from switchboard._async.session import AsyncSession
 from switchboard._pages import Page
 from switchboard.filters import CallFilters, TaskFilters, Version
 from switchboard.models import (
+    CallBatch,
     CallLine,
     CallListPage,
     CallMoment,
@@ -13,11 +14,15 @@ from switchboard.models import (
     ContactLine,
     MemberLine,
     TaskLine,
+    Team,
     TeamQueue,
+    TeamWeek,
     Transcript,
+    Waveform,
 )
 
 MAX_PAGE = 200  # items
+MAX_BATCH = 20  # records of a response
 _TEXTS = {"txt": "showTranscriptText", "srt": "showSubRip", "vtt": "showWebVtt"}
 
 
@@ -29,6 +34,16 @@ class AsyncReading:
     async def read(self, call_id: UUID | str, *, version: Version = "corrected") -> CallRecord:
         """Return the record of a call. Raises `NoSuchCall`."""
         return await self._session.ask(CallRecord, "showCall", {"version": version}, call_id=call_id)
+
+    async def read_many(
+        self, call_ids: Sequence[UUID | str], *, version: Version = "corrected"
+    ) -> AsyncIterator[CallRecord]:
+        """Yield the records of calls in this order, without those that do not exist; in few requests."""
+        for first in range(0, len(call_ids), MAX_BATCH):
+            batch = ",".join(map(str, call_ids[first : first + MAX_BATCH]))
+            answer = await self._session.ask(CallBatch, "showCalls", {"call_ids": batch, "version": version})
+            for record in answer.items:
+                yield record
 
     async def transcript(self, call_id: UUID | str, *, version: Version = "corrected") -> Transcript:
         """Return the transcript. Raises `NotReady` before the call is completed."""
@@ -47,6 +62,11 @@ class AsyncReading:
     def calls(self, **filters: Unpack[CallFilters]) -> AsyncIterator[CallLine]:
         """Yield all matching calls, the latest first; with `updated_after`, the earliest change first."""
         return self._items(CallListPage, "listCalls", filters)
+
+    async def count(self, **filters: Unpack[CallFilters]) -> int:
+        """Return the number of matching calls; not with `text` and `name`."""
+        parameters = {**filters, "total": True, "limit": 1}
+        return (await self._session.ask(CallListPage, "listCalls", parameters)).total or 0
 
     def search(self, text: str, /, **filters: Unpack[CallFilters]) -> AsyncIterator[CallLine]:
         """Yield calls with this text in the transcript, the latest first; `hits` has the places with seconds.
@@ -83,6 +103,19 @@ class AsyncReading:
     def members(self, *, team_id: UUID | str | None = None) -> AsyncIterator[MemberLine]:
         """Yield members by name."""
         return self._items(Page[MemberLine], "listMembers", {"team_id": team_id})
+
+    async def teams(self) -> list[Team]:
+        """Return the teams that the key may read, by name."""
+        return (await self._session.ask(Page[Team], "listTeams")).items
+
+    async def statistics(self, *, weeks: int = 12, time_zone: str | None = None) -> list[TeamWeek]:
+        """Return calls, tone, talk and tasks by team and week, the earliest first."""
+        parameters = {"weeks": weeks, "time_zone": time_zone}
+        return (await self._session.ask(Page[TeamWeek], "showStatistics", parameters)).items
+
+    async def waveform(self, call_id: UUID | str) -> Waveform:
+        """Return the peaks of the recording by channel. Raises `NotReady` before the call is completed."""
+        return await self._session.ask(Waveform, "showWaveform", call_id=call_id)
 
     async def queue(self) -> list[TeamQueue]:
         """Return the queue by team."""

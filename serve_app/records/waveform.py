@@ -13,7 +13,7 @@ from pipeline import scratch
 from pipeline.audio.analyze import load
 from pipeline.audio.channels.arrange import Arranged
 from pipeline.audio.decode import sound
-from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 from pipeline.errors import CallError
 from serve_app.http.admission import Admission
@@ -34,7 +34,7 @@ class WaveformCache:
     Concurrent requests for a waveform share the computation.
     """
 
-    def __init__(self, scratch_root: str, options: DecodeOptions) -> None:
+    def __init__(self, scratch_root: str | None, options: DecodeOptions) -> None:
         self._scratch_root, self._options = scratch_root, options
         self._turns = Admission(PLACES, RETRY_AFTER_SECONDS)
         self._threads = low_priority_threads(PLACES.total)
@@ -75,7 +75,7 @@ class WaveformCache:
             task.exception()  # retrieve it to suppress asyncio's "never retrieved" warning
 
 
-def compute_waveform(record: CallRecord, scratch_root: str, options: DecodeOptions) -> tuple[Peaks, float]:
+def compute_waveform(record: CallRecord, scratch_root: str | None, options: DecodeOptions) -> tuple[Peaks, float]:
     """Decode a recording, aligned as its transcript is; return the peak of each slice and the duration in seconds.
 
     Crosstalk between channels is kept: users see what was recorded. Raises as `analyze.load`, and OSError.
