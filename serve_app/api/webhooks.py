@@ -119,8 +119,8 @@ async def delete_webhook(writing: Writing) -> Response:
 
 async def list_deliveries(reading: ApiRequest[DeliveryListQuery]) -> Response:
     endpoint, query = await _webhook(reading), reading.query
-    found = (reading.home, endpoint.endpoint_id, query.status, query.call_id, query.limit)
-    return json_answer(reading, Page(tuple(await event_views.list_deliveries(reading.database, *found))))
+    selection = (reading.home, endpoint.endpoint_id, query.status, query.call_id, query.limit)
+    return json_answer(reading, Page(tuple(await event_views.list_deliveries(reading.database, *selection))))
 
 
 async def _check_url(writing: Writing, url: str) -> None:

@@ -31,7 +31,7 @@ REQUEST_TIMEOUT = 30.0  # seconds for one response of /submit
 ADVICE = {
     401: "Is the key right and not revoked? `switchboard keys list` shows the keys, `keys create` creates one.",
     403: "The key is valid, but it has no scope `submit`, or the call belongs to another team.",
-    404: "Is --url the service's base URL? The endpoint is {base_url}/submit.",
+    404: "Is --url the service's base URL? Calls are sent to the base URL followed by /submit.",
     413: "The body exceeds the service's limit.",
     429: "Too many submissions for this key; retry after {retry_after} s.",
     503: "The service cannot accept calls at the moment; retry after {retry_after} s with the same callId.",

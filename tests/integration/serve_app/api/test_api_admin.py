@@ -123,7 +123,7 @@ async def test_no_route_takes_a_key_that_may_not(admin: Admin, subtests: pytest.
     for route in ROUTES:
         path = path_of(route, ids)
         with subtests.test(route.name):
-            for key, status in wrong:
+            for key, status in wrong[route.also is not None :]:  # a key that may read suffices
                 await admin.refused(status, route.method, path, key, **body_of(route))
             answer = await admin.client.request(route.method, admin.base + path)
             assert answer.status_code == 401

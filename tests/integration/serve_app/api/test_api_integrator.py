@@ -1,11 +1,14 @@
 """What an integrator uses: dates, totals, fields, batches, statistics, views, retries, webhooks, credentials."""
 
+import re
 from typing import Any
+from uuid import uuid4
 
 from db.events import endpoints
 from db.queue import jobs
 from db.workspace import keys, settings
 from pipeline.errors import NotAudio
+from serve_app.api import recording_servers, webhooks
 from tests.finished import findings, finished, task
 from tests.postgres import World
 from tests.reading_api import Api, asking, reading_key
@@ -39,7 +42,7 @@ async def test_lists_have_totals_fields_and_either_order(api: Api) -> None:
     assert first["items"][0]["call"] == {"callId": ids[0]}
     assert api.ids(sort="startTime", limit=2, cursor=first["next"]) == ids[1:]
     assert api.get("/calls").json()["total"] is None
-    wrong = api.get("/calls", fields="call.calId")
+    wrong = api.get("/calls", fields="call.callIdd")
     assert wrong.status_code == 400 and "Did you mean callId?" in wrong.json()["errors"][0]["detail"]
     unknown = api.get("/calls", startedfrom="2026-01-01").json()["errors"][0]["detail"]
     assert unknown.startswith("Unknown parameter startedfrom. Did you mean startedFrom?")
@@ -136,3 +139,18 @@ async def test_credentials_are_set_and_listed_without_secrets(postgres_url: str,
         assert (await ask("POST", "/credentials", admin, **{**body, "kind": "bearer"})).status_code == 400
         assert (await ask("DELETE", "/credentials/pbx.example/8443", admin)).status_code == 200
         assert (await ask("DELETE", "/credentials/pbx.example/8443", admin)).status_code == 404
+
+
+async def test_webhooks_and_servers_need_the_scope_admin(postgres_url: str, world: World) -> None:
+    _, editor = await keys.create(world.database, world.workspace_id, None, ["read", "edit", "submit"], "editor")
+    async with asking(postgres_url) as ask:
+        for route in (*webhooks.ROUTES, *recording_servers.ROUTES):
+            path = re.sub(r"\{\w+:uuid\}", str(uuid4()), route.path).replace("{host}/{port:int}", "pbx.example/443")
+            assert (await ask(route.method, path, editor)).status_code == 403, route.name
+            assert (await ask(route.method, path, "sb_" + "x" * 49)).status_code == 401, route.name
+
+
+async def test_the_reference_page_is_served_without_a_key_and_runs_nothing(api: Api) -> None:
+    page = api.client.get(f"{api.base}/docs")
+    assert page.status_code == 200 and "default-src 'none'" in page.headers["content-security-policy"]
+    assert "<script" not in page.text and "listCalls" in page.text
