@@ -20,6 +20,7 @@ from serve_app.records.media_types import media_type_of, suffix_of
 
 PIECE = 256 * 1024  # bytes read at once
 MAX_BYTES_PER_SECOND = 4 << 20  # of one response after its first second: 125 times as fast as a WAV is played
+WAIT_SECONDS = 2.0  # for a waveform, which is computed at low priority
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 # The file is untrusted: browsers must treat it as audio and never as a page of this site.
 HEADERS = {
@@ -74,10 +75,9 @@ async def show_waveform(reading: ApiRequest[NoQuery]) -> Response:
     if call_record.transcript is None or not call_record.recordings or call_record.job_id is None:
         raise NotReady("The waveform is available when the status of the call is completed.")
     await reading.note("audio", [reading.call_id], "waveform")
-    seconds = reading.options.SOUND_WAIT_SECONDS
     try:
         machine = await record(reading, machine=True)  # peaks are stored in the order of the detected channels
-        peaks = await reading.tools.waveforms.get(reading.database, reading.reader, machine, seconds)
+        peaks = await reading.tools.waveforms.get(reading.database, reading.reader, machine, WAIT_SECONDS)
     except TimeoutError:
         detail = "The waveform is still being computed. Retry in a moment."
         raise Busy(reading.options.RETRY_AFTER_SECONDS, detail) from None

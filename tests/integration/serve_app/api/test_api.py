@@ -372,6 +372,8 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 async def test_nothing_that_fits_the_contract_or_breaks_it_gets_a_5xx(api: Api, tmp_path: Path, examples: int) -> None:
     call_id = await with_sound(api.world, store(tmp_path), found=findings("positive", (task("Pay"),)))
     _, writer = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "writer")
+    while api.get(f"/calls/{call_id}/waveform").status_code == 503:
+        pass  # computed once, at low priority
     from hypothesis import HealthCheck, Phase, given, settings
 
     schema = schemathesis.openapi.from_dict(openapi.api_document())
