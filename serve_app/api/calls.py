@@ -14,9 +14,11 @@ from db.records.views import CallRecord
 from db.search import call_list, people_list, semantic, task_list
 from db.search.call_list import CallLine
 from db.search.semantic import OtherModel
+from db.workspace.keys import UNREDACTED
 from serve_app.api.access import ApiRequest, json_answer, tagged
 from serve_app.api.errors import Busy, Expired, MeaningOff, NoSuchCall, NotReady
 from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
+from serve_app.http.problems import ScopeMissing
 from serve_app.records import transcripts
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
@@ -87,10 +89,16 @@ async def now(reading: ApiRequest[Any]) -> datetime:
 async def record(reading: ApiRequest[Any]) -> CallRecord:
     """Return the record of the call in the path, in the requested version. Raises `NoSuchCall`."""
     machine = getattr(reading.query, "version", None) == "machine"
+    unredacted = getattr(reading.query, "unredacted", False)
+    if unredacted and UNREDACTED not in reading.sender.scopes:
+        raise ScopeMissing(f"The API key does not have the scope {UNREDACTED!r}.")
+    read = views.read_unredacted if unredacted else views.read_call
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        call_record = await views.read_call(connection, reading.call_id, machine)
+        call_record = await read(connection, reading.call_id, machine)
     if call_record is None:
         raise NoSuchCall
+    if unredacted:
+        await reading.note(UNREDACTED, [reading.call_id])
     return call_record
 
 

@@ -132,10 +132,14 @@ Version = Annotated[
 ]
 
 
+UNREDACTED = "With what a policy of redaction has sealed; needs the scope unredacted, and is logged."
+
+
 class VersionQuery(QueryParameters):
     """Version of a record."""
 
     version: Version = "corrected"
+    unredacted: bool = Field(False, description=UNREDACTED)
 
 
 class CallListQuery(CallQuery):
@@ -241,6 +245,7 @@ class AudioQuery(QueryParameters):
         description="original: the file as fetched; mixed, rep, customer: WAV, 16 kHz, 16 bits, mono. "
         "Unset: original, or mixed if there are two files.",
     )
+    unredacted: bool = Field(False, description=UNREDACTED)
 
 
 class StreamQuery(QueryParameters):

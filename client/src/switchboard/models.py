@@ -333,6 +333,21 @@ class ModelUsage(Model):
     reached: list[str] = []
 
 
+class NewPattern(Model):
+    """A pattern of the workspace."""
+
+    name: str
+    shape: str
+    """A: a letter, 9: a digit, as in AB-999999."""
+
+
+class Pattern(Model):
+    """A shape that a workspace hides, typed or spoken: `A` stands for a letter, `9` for a digit, as in `AB-999999`."""
+
+    name: str
+    shape: str
+
+
 class Question(Model):
     """
     A question in plain words, or a tracker. Without limits it applies to every call and to the whole call.
@@ -415,6 +430,40 @@ class Recording(Model):
     sha256: str
     size_bytes: int
     media_type: str | None = None
+    redaction: str | None = None
+
+
+class RedactedSpan(Model):
+    """Where something is hidden: seconds of a channel, without the words."""
+
+    kind: (
+        Literal[
+            "card",
+            "card_code",
+            "card_expiry",
+            "iban",
+            "account",
+            "national_id",
+            "phone",
+            "birth_date",
+            "password",
+            "email",
+            "spelled_name",
+            "address",
+            "person",
+            "organization",
+            "place",
+            "health",
+            "custom",
+        ]
+        | str
+    )
+    """A kind of personal data; in upper case and brackets it is the mark in the text: `[CARD]`."""
+    channel: int
+    start: float
+    end: float
+    confidence: float
+    pattern: str = ""
 
 
 class RetentionPeriod(Model):
@@ -902,6 +951,41 @@ class Layout(Model):
     swapped: bool = False
 
 
+class NamedPolicy(Model):
+    """A policy as it was set, in a form that is stored with each call. `kinds` are sorted."""
+
+    name: str
+    version: int
+    mode: Literal["off", "mask", "redacted-only"] | str
+    kinds: list[
+        Literal[
+            "card",
+            "card_code",
+            "card_expiry",
+            "iban",
+            "account",
+            "national_id",
+            "phone",
+            "birth_date",
+            "password",
+            "email",
+            "spelled_name",
+            "address",
+            "person",
+            "organization",
+            "place",
+            "health",
+            "custom",
+        ]
+        | str
+    ] = []
+    patterns: list[Pattern] = []
+    last_digits: int = 0
+    agents_exempt: bool = False
+    guard_seconds: float = 0.25
+    hold: bool = True
+
+
 class PromotionResult(Model):
     """Result of a promotion or its rollback. `skipped`: by callId, why a call did not change."""
 
@@ -961,6 +1045,14 @@ class ScorecardResult(Model):
     sections: list[SectionScore] = []
 
 
+class StoredPolicy(Model):
+    """The policy of a workspace (`team_id` None) or a team; None: a team has its workspace's, a workspace none."""
+
+    team_id: UUID | None
+    version: int
+    policy: NamedPolicy | None
+
+
 class StoredScorecard(Model):
     """A version of a scorecard. `retired_at`: when it was replaced or removed; None: it is active."""
 
@@ -1005,6 +1097,16 @@ class CallListPage(Model):
     as_of: AwareDatetime
 
 
+class CallRedaction(Model):
+    """What was hidden in a call, by which policy. `reason`: why redaction could not look."""
+
+    status: Literal["off", "nothing_found", "found", "could_not_look"] | str
+    policy: NamedPolicy
+    counts: dict[str, int] | None = None
+    spans: list[RedactedSpan] = []
+    reason: str = ""
+
+
 class ReviewSheet(Model):
     """The questions of a reviewer and their answers; without answers of other reviewers and of the machine."""
 
@@ -1038,6 +1140,7 @@ class Transcript(Model):
     languages: list[LanguageStretch] = []
     language_note: str | None = None
     doubts: list[Doubt] = []
+    redaction: CallRedaction | None = None
 
 
 class CallRecord(Model):
@@ -1073,6 +1176,7 @@ class CallRecord(Model):
     recordings_expired: bool = False
     content_expired: bool = False
     legal_holds: list[str] = []
+    redaction: CallRedaction | None = None
 
 
 class RunResult(Model):
