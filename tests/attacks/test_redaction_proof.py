@@ -161,7 +161,7 @@ async def _only_with_the_scope(installation: Installation, call_id: UUID, origin
 
 
 async def test_a_later_policy_replaces_what_was_stored(installation: Installation) -> None:
-    world = installation.world
+    world, api = installation.world, installation.api
     await endpoints.add(world.database, world.workspace_id, "https://crm.example/", "sealed", include=["record"])
     async with installation.conducting() as conductor:
         calls = await installation.submit(1)
@@ -189,10 +189,17 @@ async def test_a_later_policy_replaces_what_was_stored(installation: Installatio
     assert "[card]" in installation.shown(calls[0])
     queued_files = {row["uri"] for row in await world.rows("SELECT uri FROM file_deletions")}
     assert files <= queued_files
-    await installation.policy(RedactionMode.MASK)
+    await installation.policy(RedactionMode.MASK, last_digits=4)
+    async with installation.conducting():  # a looser policy
+        assert await late_redaction.queue_due(world.database, world.workspace_id, filter_) == queued
+        await until(is_done)
+    assert installation.workers.transcribed == transcribed, "masked words are never recognized again"
+    assert "[card]" in installation.shown(calls[0])
     record = await shown(world, calls[0])
-    assert record.redaction.policy.mode is RedactionMode.REDACTED_ONLY
-    assert await world.rows("SELECT FROM unredacted_words") == []
+    assert record.redaction.policy.mode is RedactionMode.MASK
+    assert record.redaction.counts["card"] >= 1
+    assert leftovers(world.database.url, PLANTED) == []
+    assert CARD not in api.get(f"/calls/{calls[0]}").text
 
 
 @pytest.mark.slow_attack
