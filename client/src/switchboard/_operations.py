@@ -9,6 +9,7 @@ _CALLS: Final = frozenset(CallFilters.__annotations__)
 _TASKS: Final = frozenset(TaskFilters.__annotations__)
 _PAGE: Final = frozenset({"limit", "cursor"})
 _VERSION: Final = frozenset({"version"})
+_RECORD: Final = _VERSION | {"unredacted"}
 _CALL: Final = "/api/v1/calls/{call_id}"
 _RUN: Final = "/api/v1/runs/{run_id}"
 _QUESTION: Final = "/api/v1/questions/{question_key}"
@@ -29,16 +30,16 @@ class Operation:
 OPERATIONS: Final = {
     "submitCall": Operation("POST", "/submit"),
     "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE | {"meaning"}),
-    "showCall": Operation("GET", _CALL, _VERSION),
+    "showCall": Operation("GET", _CALL, _RECORD),
     "deleteCall": Operation("DELETE", _CALL),
     "createErasure": Operation("POST", "/api/v1/erasures"),
     "showErasure": Operation("GET", "/api/v1/erasures/{erasure_id}"),
     "listErasures": Operation("GET", "/api/v1/erasures", _PAGE),
-    "showTranscript": Operation("GET", _CALL + "/transcript.json", _VERSION),
-    "showTranscriptText": Operation("GET", _CALL + "/transcript.txt", _VERSION),
-    "showSubRip": Operation("GET", _CALL + "/transcript.srt", _VERSION),
-    "showWebVtt": Operation("GET", _CALL + "/transcript.vtt", _VERSION),
-    "playCall": Operation("GET", _CALL + "/audio", frozenset({"channel"})),
+    "showTranscript": Operation("GET", _CALL + "/transcript.json", _RECORD),
+    "showTranscriptText": Operation("GET", _CALL + "/transcript.txt", _RECORD),
+    "showSubRip": Operation("GET", _CALL + "/transcript.srt", _RECORD),
+    "showWebVtt": Operation("GET", _CALL + "/transcript.vtt", _RECORD),
+    "playCall": Operation("GET", _CALL + "/audio", frozenset({"channel", "unredacted"})),
     "listCallEvents": Operation("GET", _CALL + "/events"),
     "listEdits": Operation("GET", _CALL + "/edits"),
     "editCall": Operation("POST", _CALL + "/edits"),
