@@ -148,6 +148,10 @@ class DeviceUnavailable(EngineError):
     retryable = False
 
 
+class CouldNotRedact(CallError):
+    """The policy of redaction could not be applied to the call, so nothing of it is stored."""
+
+
 class StorageError(CallError):
     """The service's own recording storage failed."""
 

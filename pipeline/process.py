@@ -1,7 +1,7 @@
 """The stages of a call, in order: the pipeline's table of contents.
 
-fetch -> audio -> recognition, in parallel with prosody and diarization -> machine voices -> the rep's voiceprint (of
-separated channels) -> speakers -> analysis
+fetch -> audio -> recognition and redaction, in parallel with prosody and diarization -> machine voices -> the rep's
+voiceprint (of separated channels) -> speakers -> analysis
 
 This module knows every step (`steps/`); no step knows another or the order. Each stage is looked up in the `Journal`
 before it runs, and recorded after it. Of two recordings each is recorded by itself as well (`Stage.LEG`), so that
@@ -10,7 +10,7 @@ neither is requested twice. Samples stay with the workers.
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pipeline.asr import doubt
@@ -18,7 +18,16 @@ from pipeline.audio.labels.detector import PADDING
 from pipeline.domain.call import Call
 from pipeline.domain.credentials import Access
 from pipeline.domain.insight import Finding, Material, Roster
-from pipeline.domain.speech import AudioAnalysis, Diarization, Prosody, Recognized, Transcript, Voiceprint
+from pipeline.domain.redaction import RedactionState
+from pipeline.domain.speech import (
+    AudioAnalysis,
+    Diarization,
+    Prosody,
+    Recognized,
+    RedactedRecording,
+    Transcript,
+    Voiceprint,
+)
 from pipeline.domain.stage import Stage
 from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import TimedOut
@@ -31,11 +40,11 @@ from pipeline.speakers.attribute import attribute
 from pipeline.speakers.seconds import speech_by_speaker
 from pipeline.steps.analysis import CallAnalysis
 from pipeline.steps.audio import analyze_recordings, measure_prosody
-from pipeline.steps.call_run import CallRun
+from pipeline.steps.call_run import CallRun, RedactedFiles
 from pipeline.steps.llm_requests import LlmClient, LlmScheduler
 from pipeline.steps.machine_voices import refine_labels
-from pipeline.steps.recognize import recognize_call
 from pipeline.steps.recordings import RecordingFetcher
+from pipeline.steps.redact import recognize_words, redact_recordings, without_keys
 from pipeline.steps.voices import diarize, recluster, rep_voiceprint
 
 A = TypeVar("A")
@@ -52,6 +61,7 @@ class RecognizedCall:
     voiceprint: Voiceprint | None
     warnings: tuple[str, ...] = ()
     prosody: Prosody | None = None
+    recordings: tuple[RedactedRecording, ...] | None = None  # replace the stored ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +104,16 @@ async def fetch_recordings(
     last_try: bool = False,
     access: Access | None = None,
     key: bytes | None = None,
+    keep_source: bool = False,
 ) -> tuple[str, ...]:
     """Fetch the recordings of a call, except those that an earlier attempt stored and that are still intact.
 
     `access`: the credentials of the workspace for recording servers; they never leave this process. `key` seals the
-    files. Returns the warnings for `process_fetched`. Otherwise as `process`.
+    files. `keep_source`: a file that was handed in stays, so that it can be fetched again; no part of an interrupted
+    transfer is kept. Returns the warnings for `process_fetched`. Otherwise as `process`.
     """
     journal, options = journal or MemoryJournal(), options or ProcessOptions()
-    fetcher = RecordingFetcher(call, workers, journal, options, last_try, access, key)
+    fetcher = RecordingFetcher(call, workers, journal, options, last_try, access, key, keep_source)
     run = CallRun(call, workers, Roster(), journal, options, fetcher)
     run.recordings.stored = await run.stage(Stage.FETCH, run.recordings.fetch)
     await run.recordings.restore()
@@ -116,18 +128,22 @@ async def process_fetched(
     fetch_warnings: tuple[str, ...] = (),
     options: ProcessOptions | None = None,
     llm: LlmClient | None = None,
+    redacted_files: RedactedFiles | None = None,
 ) -> Outcome:
     """Run every stage after `fetch_recordings`, whose warnings are `fetch_warnings`; request no recording.
 
+    `redacted_files`: how recordings are stored without what a policy hides; None: no recording is changed.
     Raises `NotFetched` if the store has lost a recording. Otherwise as `process`.
     """
-    run = CallRun(call, workers, roster, journal, options or ProcessOptions(), warnings=fetch_warnings)
+    run = CallRun(call, workers, roster, journal, options or ProcessOptions(), None, fetch_warnings, redacted_files)
     return await _run(run, llm)
 
 
 async def _run(run: CallRun, llm: LlmClient | None) -> Outcome:
     try:
         recognized_call = await _recognize(run)
+        recordings = await redact_recordings(run, recognized_call.audio, recognized_call.recognized)
+        recognized_call = replace(recognized_call, recordings=recordings)
     finally:
         run.sound.discard()
     return await conclude(run.call, run.workers, run.roster, recognized_call, run.journal, run.options, llm)
@@ -139,7 +155,8 @@ async def _recognize(run: CallRun) -> RecognizedCall:
         run.warnings.append(warning_text(CallWarning.RECORDING_MISSING))
     audio = await run.stage(Stage.AUDIO, lambda: analyze_recordings(run), run.max_audio_seconds)
     run.seconds = audio.duration
-    recognition = run.stage(Stage.RECOGNITION, lambda: recognize_call(run, audio))
+    audio = await without_keys(run, audio)
+    recognition = recognize_words(run, audio)
     prosody = measure_prosody(run, audio)
     if audio.layout.kind.separated:
         (recognized, refined, voiceprint), measured = await _both(_then_voiceprint(run, audio, recognition), prosody)
@@ -177,6 +194,7 @@ async def conclude(
     journal, options = journal or MemoryJournal(), options or ProcessOptions()
     audio = recognized_call.audio
     transcript = await _identify_speakers(call, workers, roster, recognized_call, options)
+    transcript = replace(transcript, redaction=recognized_call.recognized.redaction)
     await journal.record(Stage.SPEAKERS, transcript)
     speech = speech_by_speaker(audio, transcript, PADDING)
     by_voice = options.analysis.tone_by_voice
@@ -185,6 +203,7 @@ async def conclude(
     result = await analysis.run(llm or LlmScheduler().of(None))
     warnings = (*recognized_call.warnings, *audio.warnings, *_skipped_windows(recognized_call.recognized))
     warnings += (result.late.message,) if result.late else ()
+    warnings += _not_redacted(recognized_call.recognized)
     warnings += (*_unmarked_words(recognized_call.recognized), *_unmatched_voices(recognized_call, options))
     return Outcome(transcript, result.findings, recognized_call, warnings, result.late, result.warnings)
 
@@ -209,6 +228,13 @@ async def _identify_speakers(
 def _skipped_windows(recognized: Recognized) -> tuple[str, ...]:
     undone = recognized.undone
     return (warning_text(CallWarning.WINDOWS_NOT_DECODED_AGAIN, count=undone),) if undone else ()
+
+
+def _not_redacted(recognized: Recognized) -> tuple[str, ...]:
+    redaction = recognized.redaction
+    if redaction is None or redaction.state is not RedactionState.COULD_NOT_LOOK:
+        return ()
+    return (warning_text(CallWarning.NOT_REDACTED, reason=redaction.reason),)
 
 
 def _unmarked_words(recognized: Recognized) -> tuple[str, ...]:

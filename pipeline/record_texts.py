@@ -28,6 +28,7 @@ WARNINGS: Mapping[CallWarning, str] = {
     CallWarning.WINDOWS_NOT_DECODED_AGAIN: (
         "{count} doubtful windows were not decoded again: the call has too many of them."
     ),
+    CallWarning.NOT_REDACTED: "Personal data in the call is not redacted: {reason}",
     CallWarning.WORDS_NOT_MARKED: (
         "Words are not marked one by one as unsure: there is no calibration for {engine!r}."
     ),

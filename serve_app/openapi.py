@@ -81,7 +81,10 @@ _TAGS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("questions", "scorecards", "calibrations"),
     ),
     "Runs": ("Other models on stored calls.", ("runs",)),
-    "Deletion": ("Erasures, retention periods and legal holds.", ("erasures", "retention", "holds")),
+    "Privacy": (
+        "Erasures, retention periods, legal holds and redaction.",
+        ("erasures", "retention", "holds", "redaction"),
+    ),
     "Administration": (
         "The workspace, its keys, webhooks, recording servers, and the logs of changes and reads.",
         ("workspace", "keys", "webhooks", "hosts", "credentials", "changes", "access-log"),

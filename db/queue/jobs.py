@@ -15,9 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Clock, Database
 from db.core.rows import CALL_COLUMNS, from_now, to_call
-from db.core.tables import calls, jobs, stage_results, submissions
+from db.core.tables import calls, jobs, recordings, stage_results, submissions
 from db.queue.charges import ChargedSlot, UsedSlot, settle
 from pipeline.domain.call import Call, Job
+from pipeline.domain.speech import PENDING
 from pipeline.domain.stage import Stage
 from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import CallError, LeaseLost, RecordingError
@@ -279,6 +280,8 @@ async def fail(database: Database, lease: Lease, error: CallError, used: Sequenc
 async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> None:
     await change(connection, lease, **_ended("failed"), **_reason(error))
     await _drop_voices(connection, lease)
+    pending = sa.and_(recordings.c.job_id == lease.job.job_id, recordings.c.redaction.in_(PENDING))
+    await connection.execute(sa.delete(recordings).where(pending))  # a retry fetches them again
     if lease.job.kind == "analyze":
         warning = warning_text(CallWarning.REANALYSIS_FAILED, problem=error.message)
         changes: dict[str, Any] = {"analysis_warnings": [warning]}

@@ -19,19 +19,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database
 from db.core.rows import columns, read
 from db.core.tables import calls, recordings, stage_results, transcripts
-from db.queue import jobs
+from db.queue import jobs, originals
 from db.queue.jobs import Lease
 from db.secrets import call_keys
 from pipeline.domain.call import Call
-from pipeline.domain.speech import BY_VOICE, Recording, Transcript
+from pipeline.domain.speech import BY_VOICE, Pending, Recording, Transcript
 from pipeline.domain.stage import Stage
 
 log = logging.getLogger(__name__)
 
 NO_PRODUCERS: Mapping[Stage, str] = MappingProxyType({})  # no producer information
 _FETCHED = (Stage.FETCH, Stage.LEG)  # stored in `recordings`, not in `stage_results`
+_ELSEWHERE = (*_FETCHED, Stage.ORIGINALS)
 _ADAPTERS = {
-    stage: TypeAdapter[Any](stage.result) for stage in Stage if stage.result is not None and stage not in _FETCHED
+    stage: TypeAdapter[Any](stage.result) for stage in Stage if stage.result is not None and stage not in _ELSEWHERE
 }
 
 _VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING)
@@ -137,6 +138,9 @@ async def record(
         if stage is Stage.FETCH:
             await _record_fetched(connection, lease, result)
             return
+        if stage is Stage.ORIGINALS:
+            await originals.keep(connection, lease, result)
+            return
         await keep(connection, lease, stage, result, producer, worked_seconds)
 
 
@@ -229,6 +233,17 @@ async def _delete_sealed_voices(
             await connection.execute(change.values(result=sealed))
 
 
+async def drop_unreadable(database: Database, lease: Lease) -> None:
+    """Delete the job's recordings that only an earlier process could open, before they are fetched again.
+
+    Raises LeaseLost.
+    """
+    async with database.transaction(lease.workspace_id) as connection:
+        await jobs.hold(connection, lease)
+        is_lost = sa.and_(recordings.c.job_id == lease.job.job_id, recordings.c.redaction == Pending.IN_MEMORY)
+        await connection.execute(sa.delete(recordings).where(is_lost))
+
+
 def _key(fetched: Sequence[Recording], lease: Lease, stage: Stage, producers: Mapping[Stage, str]) -> str:
     return content_key(fetched, lease.call, lease.channels_swapped, producers.get(stage, ""))
 
@@ -237,7 +252,7 @@ def _progress(stage: Stage, result: Any) -> dict[str, Any]:
     """Return the columns by which the queue counts the remaining work (`db.queue.backlog`)."""
     if stage is Stage.AUDIO:
         return {"audio_seconds": result.duration, "channels": 2 if result.layout.kind.separated else 1}
-    if stage is Stage.RECOGNITION:
+    if stage in (Stage.RECOGNITION, Stage.REDACTION):
         return {"recognized": True}
     return {"voice_done": True} if stage in (Stage.DIARIZATION, Stage.VOICEPRINT) else {}
 

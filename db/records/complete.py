@@ -12,11 +12,11 @@ from db.core.tables import calls
 from db.queue import jobs, stage_results
 from db.queue.charges import UsedSlot, settle
 from db.queue.jobs import Lease
-from db.records import corrections, erasures, event_record, write
+from db.records import corrections, erasures, event_record, redactions, write
 from db.voices import voiceprints
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding
-from pipeline.domain.speech import BY_VOICE, Transcript, Voiceprint
+from pipeline.domain.speech import BY_VOICE, RedactedRecording, Transcript, Voiceprint
 from pipeline.domain.stage import Stage
 from pipeline.domain.voices import VoicePolicy
 
@@ -32,6 +32,7 @@ async def complete(
     used: Sequence[UsedSlot] = (),
     producers: Mapping[Stage, str] = stage_results.NO_PRODUCERS,
     analysis_warnings: Sequence[str] = (),
+    redacted: Sequence[RedactedRecording] | None = None,
 ) -> Call | None:
     """Write the record of a call, finish its job and charge the `used` slots. Raises LeaseLost.
 
@@ -42,6 +43,7 @@ async def complete(
     Without a voiceprint, an "analyze" job keeps an earlier one, and a "process" job removes it, since its recording may
     be another. Other voices in stage results are deleted, and those of an erased member or without consent.
     `producers`: of the stage results in the record. `analysis_warnings`: replaced by the next analysis.
+    `redacted`: replaces the recordings.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -49,9 +51,11 @@ async def complete(
         if row.metadata_version != lease.metadata_version and _metadata(call) != _metadata(lease.call):
             return call
         process_job = row.job_id or lease.job.job_id
+        await redactions.begin(connection, lease, transcript.redaction)
         await write.write_transcript(connection, lease, process_job, transcript, producers)
         notes = await write.write_findings(connection, lease, findings)
         await _keep_voice(connection, lease, call, transcript, voiceprint, voices, producers)
+        await redactions.settle(connection, lease, transcript.redaction, redacted)
         await corrections.follow(connection, lease.call_pk, reindex=False)
         await jobs.finish(connection, lease)
         values = _completed(lease, [*warnings, *notes], analysis_warnings)

@@ -22,6 +22,7 @@ from db.events.types import EVENT_TYPES
 from db.records.views import CallRecord, CallSummary, read_call
 from pipeline.domain import answers as domain
 from pipeline.domain.call import CallFields
+from pipeline.domain.redaction import CallRedaction, RedactionState
 from pipeline.domain.vocabulary import CallOutcome
 
 
@@ -193,6 +194,15 @@ class ScorecardResult(Part):
     auto_failed: bool | None = Field(description="A question that must be met was not: the score is 0.")
 
 
+class Redaction(Part):
+    """What a policy of redaction has hidden."""
+
+    state: str = Field(alias="status", description=f"{', '.join(RedactionState)}.")
+    policy: str = Field(description="Its name.")
+    version: int
+    counts: dict[str, int] = Field(description="What is hidden, by kind.")
+
+
 class _Essentials(Part):
     from_number: str | None = Field(None, alias="from", description="As submitted.")
     to_number: str | None = Field(None, alias="to", description="As submitted.")
@@ -212,6 +222,7 @@ class _Essentials(Part):
     answers: tuple[Answer, ...] = Field((), description="To the workspace's own questions.")
     trackers: tuple[TrackerResult, ...] = ()
     scorecards: tuple[ScorecardResult, ...] = ()
+    redaction: Redaction | None = Field(None, description="null: no policy applied.")
     warnings: tuple[str, ...] = ()
 
 
@@ -303,9 +314,17 @@ def record_of(record: CallRecord) -> dict[str, Any]:
             "answers": [_part(Answer, answer, answer.evidence) for answer in record.answers],
             "trackers": [_tracker(tracker) for tracker in record.trackers],
             "scorecards": [_part(ScorecardResult, scorecard) for scorecard in record.scorecards],
+            "redaction": _redaction(record.redaction),
             "warnings": record.warnings,
         },
     )
+
+
+def _redaction(redaction: CallRedaction | None) -> dict[str, Any] | None:
+    if redaction is None:
+        return None
+    policy = {"policy": redaction.policy.name, "version": redaction.policy.version}
+    return _part(Redaction, {"state": redaction.state, "counts": redaction.counts} | policy)
 
 
 def _tone(value: dict[str, Any]) -> dict[str, Any] | None:

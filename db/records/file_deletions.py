@@ -32,7 +32,8 @@ _CLAIM = sa.text("""
         SELECT id FROM file_deletions WHERE next_try <= now() ORDER BY next_try LIMIT :count FOR UPDATE SKIP LOCKED
     ))
     RETURNING id, uri, attempts,
-        EXISTS (SELECT FROM recordings r WHERE r.sha256 = f.sha256 AND r.uri = f.uri) AS in_use
+        EXISTS (SELECT FROM recordings r WHERE r.sha256 = f.sha256 AND r.uri = f.uri)
+            OR EXISTS (SELECT FROM unredacted_recordings r WHERE r.sha256 = f.sha256 AND r.uri = f.uri) AS in_use
 """)
 
 # Only for a job that has ended: another attempt refers to the same file.
@@ -80,5 +81,6 @@ async def unused(database: Database, digests: Sequence[str]) -> set[str]:
     query = sa.text("""
         SELECT sha256 FROM unnest(CAST(:digests AS text[])) AS file (sha256)
         WHERE NOT EXISTS (SELECT FROM recordings r WHERE r.sha256 = file.sha256)
+            AND NOT EXISTS (SELECT FROM unredacted_recordings r WHERE r.sha256 = file.sha256)
     """)
     return set(await database.column(EVERY_WORKSPACE, query, {"digests": list(digests)}))

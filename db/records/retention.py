@@ -78,6 +78,7 @@ _MARK = "UPDATE calls SET updated_at = now(), {} WHERE id = ANY (:ids)"
 _WORDS = (
     *("task_marks", "tasks", "edits", "corrections", "findings", "transcripts", "stage_results", "call_search"),
     *("call_outcomes", "passages_due", "call_passages", "gold_calls", "run_calls", "calibration_calls"),
+    "unredacted_words",
 )
 
 
@@ -92,13 +93,13 @@ def _of_calls(*tables: str, condition: str = "true") -> dict[str, str]:
 _VOICE_STAGE = f"stage IN ({', '.join(repr(str(stage)) for stage in VOICES)})"
 _CONTENT: Mapping[RetentionKind, _Content] = {
     RetentionKind.RECORDINGS: _Content(
-        _any_of("recordings", "waveforms"),
-        _of_calls("recordings", "waveforms"),
+        _any_of("recordings", "unredacted_recordings", "waveforms"),
+        _of_calls("recordings", "unredacted_recordings", "waveforms"),
         (_MARK.format("recordings_expired = job_id"),),
     ),
     RetentionKind.TRANSCRIPTS: _Content(
         "c.state = 'completed' AND c.content_expired IS DISTINCT FROM c.job_id OR "
-        + _any_of("transcripts", "stage_results", "run_calls", "gold_calls"),
+        + _any_of("transcripts", "stage_results", "run_calls", "gold_calls", "unredacted_words"),
         _of_calls(*_WORDS)
         | {"events": f"e WHERE call_pk = ANY (:ids) AND num_nonnulls(record, transcript) > 0 AND NOT {_UNSENT}"},
         (_MARK.format("content_expired = job_id, raised = '{}'"), "SELECT index_numbers(CAST(:ids AS bigint[]))"),

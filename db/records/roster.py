@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database
 from db.core.tables import call_contacts, calls, contacts, members, teams, voice_centroids, voiceprints, workspaces
 from db.queue.jobs import Lease
-from db.workspace import consents, questions
+from db.workspace import consents, questions, redaction_policies
 from db.workspace.directory import template
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.questions import Question, Scorecard
@@ -40,6 +40,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             )
         ).one()
         defined = questions.parsed(row.questions or ())
+        redaction = await redaction_policies.effective(connection, lease.workspace_id, lease.call.team_id)
         return Roster(
             members=await _members(connection, lease),
             voiceprints=await _voiceprints(connection, lease),
@@ -53,6 +54,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             questions=questions.only(Question, defined),
             scorecards=questions.only(Scorecard, defined),
             summary=template(row.summary),
+            redaction=redaction,
         )
 
 

@@ -27,7 +27,9 @@ from db.core.tables import (
     task_marks,
     tasks,
     transcripts,
+    unredacted_recordings,
 )
+from db.queue import originals
 from db.records import corrections as edits
 from db.records.corrections import CallEdit, EditedCall, EditRows
 from db.secrets import call_keys
@@ -39,8 +41,10 @@ from pipeline.domain.call import CallState
 from pipeline.domain.edits import corrected_finding, corrected_task
 from pipeline.domain.for_operators import FOR_OPERATORS
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
+from pipeline.domain.redaction import CallRedaction
 from pipeline.domain.scorecards import ScorecardResult
-from pipeline.domain.speech import Layout, Recording, Transcript
+from pipeline.domain.speech import PENDING, Layout, Recording, Transcript
+from pipeline.domain.unredacted import with_originals
 from pipeline.domain.vocabulary import CallWarning
 from pipeline.record_texts import warning_text
 
@@ -152,6 +156,7 @@ class CallRecord:
     recordings_expired: bool = False  # deleted by retention
     content_expired: bool = False  # transcript, findings and corrections, deleted by retention
     legal_holds: tuple[str, ...] = ()  # reasons of those that cover the call
+    redaction: CallRedaction | None = None  # what is hidden; None: no policy applied
 
 
 async def list_jobs(
@@ -201,6 +206,19 @@ async def read_call(connection: AsyncConnection, call_id: UUID, machine: bool = 
         await connection.execute(_SUMMARY.add_columns(*_RECORD_COLUMNS).where(calls.c.call_id == call_id))
     ).one_or_none()
     return None if row is None else await _record(connection, row, machine)
+
+
+async def read_unredacted(connection: AsyncConnection, call_id: UUID, machine: bool = False) -> CallRecord | None:
+    """Return the record of a call with the words and recordings that its policy has sealed. Raises `SecretSealed`."""
+    record = await read_call(connection, call_id, machine)
+    if record is None or record.transcript is None:
+        return record
+    call_pk: int = (await connection.execute(sa.select(calls.c.id).where(calls.c.call_id == call_id))).scalar_one()
+    words = with_originals(record.transcript, await originals.load(connection, call_pk))
+    sealed = await _recordings(connection, record.job_id, unredacted_recordings)
+    by_channel = {recording.channel: recording for recording in (*record.recordings, *sealed)}
+    files = tuple(by_channel[channel] for channel in sorted(by_channel))
+    return replace(record, transcript=words, recordings=files)
 
 
 async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> list[CallSummary]:
@@ -333,6 +351,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         recordings_expired=row.recordings_expired,
         content_expired=row.content_expired and not has_transcript,  # a run may have been promoted since
         legal_holds=tuple(row.legal_holds),
+        redaction=transcript.redaction if transcript else None,
     )
 
 
@@ -384,10 +403,15 @@ async def _contacts(connection: AsyncConnection, call_pk: int, machine: bool) ->
     return tuple(read(Contact, row, contact_id=str(row.id)) for row in rows)
 
 
-async def _recordings(connection: AsyncConnection, job_id: UUID | None) -> tuple[Recording, ...]:
+async def _recordings(
+    connection: AsyncConnection, job_id: UUID | None, table: sa.Table = recordings
+) -> tuple[Recording, ...]:
     """Return a job's recordings; without the key of their call if it cannot be opened."""
-    query = sa.select(recordings, call_keys.with_key(recordings.c.call_pk).label("with_key"))
-    rows = await connection.execute(query.where(recordings.c.job_id == job_id).order_by(recordings.c.channel))
+    query = sa.select(table, call_keys.with_key(table.c.call_pk).label("with_key"))
+    query = query.where(table.c.job_id == job_id).order_by(table.c.channel)
+    if table is recordings:  # nothing plays a file before its sound is redacted
+        query = query.where(sa.func.coalesce(recordings.c.redaction, "").not_in(PENDING))
+    rows = await connection.execute(query)
     return tuple(read(Recording, row, key=call_keys.of(connection).key_of_row(row)) for row in rows)
 
 

@@ -14,6 +14,9 @@ CREATE TRIGGER voiceprints_erased AFTER DELETE ON voiceprints
 
 CREATE TRIGGER recordings_deleted AFTER DELETE ON recordings FOR EACH ROW EXECUTE FUNCTION queue_file_deletion();
 
+CREATE TRIGGER unredacted_recordings_deleted AFTER DELETE ON unredacted_recordings
+    FOR EACH ROW EXECUTE FUNCTION queue_file_deletion();
+
 CREATE TRIGGER erasure_ledger_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON erasure_ledger
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_rewriting_ledger();
 
@@ -133,13 +136,13 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
-    'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger', 'erasures', 'retention_periods', 'legal_holds'])
+    'model_usage', 'calibrations', 'erased_calls', 'erasure_ledger', 'erasures', 'retention_periods', 'redaction_policies', 'legal_holds'])
 AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews', 'call_keys']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
-    'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
+    'voiceprint_events', 'task_marks', 'edits', 'waveforms', 'unredacted_recordings', 'unredacted_words']) AS name;
 
 SELECT isolate('read_seals', 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id');
 SELECT isolate('member_consents', 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'user_id');
@@ -177,6 +180,7 @@ SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard
 SELECT isolate_team('member_consents', $$EXISTS (SELECT FROM members m
     WHERE m.workspace_id = member_consents.workspace_id AND m.user_id = member_consents.user_id)$$);
 SELECT isolate_team('retention_periods', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
+SELECT isolate_team('redaction_policies', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
 SELECT isolate_team('legal_holds', $$kind <> 'call' OR EXISTS (SELECT FROM calls WHERE calls.call_id::text = subject)$$);
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);

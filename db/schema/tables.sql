@@ -281,11 +281,34 @@ CREATE TABLE recordings (
     media_type text,
     fetched_at timestamptz NOT NULL DEFAULT now(),
     settled boolean NOT NULL DEFAULT true,  -- false: the call's other recording is not stored yet
+    redaction text,  -- digest of what is hidden; pending, in-memory: nothing plays it yet; null: no policy applied
     PRIMARY KEY (job_id, channel),
     CONSTRAINT recordings_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
 );
 CREATE INDEX recordings_call_idx ON recordings (call_pk);
 CREATE INDEX recordings_sha256_idx ON recordings (sha256);  -- other calls with the same file
+
+-- Originals under the policy `mask`, sealed by the call's key, readable with the scope `unredacted`.
+CREATE TABLE unredacted_recordings (
+    job_id uuid NOT NULL,
+    channel smallint NOT NULL,
+    call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
+    uri text NOT NULL,
+    sha256 text NOT NULL,
+    size_bytes bigint NOT NULL,
+    media_type text,
+    fetched_at timestamptz NOT NULL,
+    PRIMARY KEY (job_id, channel),
+    CONSTRAINT unredacted_recordings_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
+);
+CREATE INDEX unredacted_recordings_call_idx ON unredacted_recordings (call_pk);
+CREATE INDEX unredacted_recordings_sha256_idx ON unredacted_recordings (sha256);
+
+CREATE TABLE unredacted_words (
+    call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
+    content jsonb NOT NULL,  -- text: pipeline.domain.redaction.Originals, always sealed
+    written_at timestamptz NOT NULL DEFAULT now()
+);
 
 CREATE TABLE stage_results (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
@@ -308,6 +331,7 @@ CREATE TABLE transcripts (
     content jsonb NOT NULL,  -- text: sealed
     written_at timestamptz NOT NULL DEFAULT now(),
     producers jsonb,  -- by stage
+    redaction text,  -- digest of the policy that redacted it; null: none
     CONSTRAINT transcripts_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
 );
 
@@ -521,6 +545,18 @@ CREATE TABLE retention_periods (
         ON DELETE CASCADE
 );
 CREATE UNIQUE INDEX retention_periods_key ON retention_periods (workspace_id, kind, coalesce(team_id, workspace_id));
+
+-- What is hidden in calls. A team's row replaces its workspace's; a row is never deleted, so that versions grow.
+CREATE TABLE redaction_policies (
+    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    team_id uuid,  -- null: of teams without a row
+    version integer NOT NULL DEFAULT 1,
+    policy jsonb,  -- pipeline.domain.redaction.NamedPolicy; null: of a team, as its workspace's; of a workspace, off
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT redaction_policies_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
+        ON DELETE CASCADE
+);
+CREATE UNIQUE INDEX redaction_policies_key ON redaction_policies (workspace_id, coalesce(team_id, workspace_id));
 
 -- How far calls have been searched for due content. Safe to delete.
 CREATE TABLE retention_passes (

@@ -116,10 +116,15 @@ async def find_key(connection: AsyncConnection, call_pk: int) -> bytes | None:
     return None if value is None else of(connection).key_in(value)
 
 
-async def key_for_writing(connection: AsyncConnection, call_pk: int, workspace_id: UUID) -> bytes | None:
-    """Return the key that seals what is written of a call, created with the first; None if nothing is sealed."""
+async def key_for_writing(
+    connection: AsyncConnection, call_pk: int, workspace_id: UUID, force: bool = False
+) -> bytes | None:
+    """Return the key that seals what is written of a call, created with the first; None if nothing is sealed.
+
+    `force`: even then: for what is never stored unsealed.
+    """
     keys = of(connection)
-    if not keys.seals:
+    if not (keys.seals or force):
         return None
     key = await find_key(connection, call_pk)
     if key is not None:
@@ -134,7 +139,7 @@ async def key_for_writing(connection: AsyncConnection, call_pk: int, workspace_i
 async def sealed(connection: AsyncConnection, call_pk: int, workspace_id: UUID, value: Any) -> Any:
     """Return the value of a JSON column as it is stored: sealed, or unchanged if nothing is sealed."""
     key = await key_for_writing(connection, call_pk, workspace_id)
-    return value if key is None else seal(key, value)
+    return value if key is None or not of(connection).seals else seal(key, value)
 
 
 def seal(key: bytes, value: Any) -> str:

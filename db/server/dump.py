@@ -155,7 +155,8 @@ class Snapshot:
     def files(self) -> Iterator[StoredFile]:
         """Yield each stored recording once."""
         with self.connection.cursor("files") as cursor:  # on the server: there may be millions
-            cursor.execute("SELECT DISTINCT sha256, size_bytes, uri FROM recordings ORDER BY sha256, uri")
+            columns = "SELECT sha256, size_bytes, uri FROM"
+            cursor.execute(f"{columns} recordings UNION {columns} unredacted_recordings ORDER BY sha256, uri")
             for row in cursor:
                 yield StoredFile(*row)
 

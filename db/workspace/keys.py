@@ -23,7 +23,8 @@ from db.workspace.admin_log import ADMIN, KEY_IS_VALID, Actor, Changing, NotInDi
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
 
-SCOPES = frozenset({"submit", "read", "edit", ADMIN})
+UNREDACTED = "unredacted"  # reads what a policy of redaction has sealed; each read is logged
+SCOPES = frozenset({"submit", "read", "edit", ADMIN, UNREDACTED})
 SECRET_BYTES = 32
 SECRET_LENGTH = 52  # "sb_", 43 characters of 32 random bytes, and 6 of a checksum over the rest
 PREFIX_LENGTH = 9  # of the secret, shown to identify a key: "sb_" and six characters

@@ -43,6 +43,7 @@ class Viewer:
     time_zone: str  # of the workspace, IANA
     may_edit: bool = False  # its key has the scope, or its link allows it
     may_admin: bool = False  # its key has the scope
+    may_unredact: bool = False  # its key has the scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +205,7 @@ _VIEWER: sa.Select[Any] = (
         teams.c.name.label("team_name"),
         sa.or_(console_sessions.c.may_edit, _key_has("edit")).label("may_edit"),
         _key_has("admin").label("may_admin"),
+        _key_has("unredacted").label("may_unredact"),
     )
     .join(workspaces, workspaces.c.id == console_sessions.c.workspace_id)
     .outerjoin(teams, teams.c.id == console_sessions.c.team_id)

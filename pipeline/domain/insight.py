@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pipeline.domain.call import Call
 from pipeline.domain.questions import Question, Scorecard
+from pipeline.domain.redaction import NamedPolicy
 from pipeline.domain.speech import Prosody, Span, Transcript, Voiceprint
 from pipeline.domain.summaries import SummaryTemplate
 
@@ -153,6 +154,7 @@ class Roster:
     questions: tuple[Question, ...] = ()  # that the workspace asks of its calls, trackers too
     scorecards: tuple[Scorecard, ...] = ()
     summary: SummaryTemplate | None = None  # of the call's team or workspace; None: that of the language
+    redaction: NamedPolicy | None = None  # of the call's team or workspace; None: off
 
 
 ToneByVoice = Literal["customers", "nobody", "everybody"]  # language: ok

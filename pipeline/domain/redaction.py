@@ -1,6 +1,6 @@
 """What is hidden in a call, and by which policy (docs/decisions/0042-redaction-of-timed-words.md)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -93,3 +93,96 @@ class Redaction:
     state: RedactionState
     entities: tuple[Entity, ...] = ()
     reason: str = ""
+
+
+class RedactionPreset(StrEnum):
+    """A named set of kinds."""
+
+    PCI = "pci"
+    PRIVACY = "privacy"
+    HEALTH = "health"
+
+    @property
+    def kinds(self) -> frozenset[EntityKind]:
+        return _PRESETS[self]
+
+
+_CARD = frozenset({EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY})
+_PRESETS = {
+    RedactionPreset.PCI: _CARD,
+    RedactionPreset.PRIVACY: frozenset(EntityKind) - {EntityKind.HEALTH, EntityKind.CUSTOM},
+    RedactionPreset.HEALTH: frozenset({EntityKind.HEALTH}),
+}
+NEVER_SEALED = frozenset({EntityKind.CARD_CODE})  # PCI DSS 3.3.1: not kept, even encrypted
+TYPED_KINDS = _CARD | {
+    *(EntityKind.ACCOUNT, EntityKind.NATIONAL_ID, EntityKind.PHONE),
+    *(EntityKind.BIRTH_DATE, EntityKind.PASSWORD, EntityKind.CUSTOM),
+}
+"""Kinds that callers type. Keys do not tell which: under a policy with one of them, no pressed key stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy as it was set, in a form that is stored with each call. `kinds` are sorted."""
+
+    name: str  # its presets and further kinds, for people: "pci", "privacy+health"
+    version: int  # grows with each change of the workspace's or team's policy
+    mode: RedactionMode
+    kinds: tuple[EntityKind, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    last_digits: int = 0
+    agents_exempt: bool = False
+    guard_seconds: float = 0.25
+    hold: bool = True
+
+    @property
+    def policy(self) -> RedactionPolicy:
+        """The policy for the detectors."""
+        kinds = frozenset(self.kinds) | ({EntityKind.CUSTOM} if self.patterns else frozenset())
+        fields = (self.last_digits, self.agents_exempt, self.guard_seconds, self.hold)
+        return RedactionPolicy(self.mode, kinds, self.patterns, *fields)
+
+    @property
+    def hides_keys(self) -> bool:
+        """Whether keys pressed on the keypad are hidden, in labels and in sound."""
+        return not TYPED_KINDS.isdisjoint(self.policy.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedSpan:
+    """Where something is hidden: seconds of a channel, without the words."""
+
+    kind: EntityKind
+    channel: int
+    start: float
+    end: float
+    confidence: float  # 0..1
+    pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRedaction:
+    """What was hidden in a call, by which policy. `reason`: why redaction could not look."""
+
+    state: RedactionState
+    policy: NamedPolicy
+    counts: dict[str, int] = field(default_factory=dict)  # entities by kind
+    spans: tuple[RedactedSpan, ...] = ()  # by time
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalPiece:
+    """The original words of one piece of an entity, with their times."""
+
+    kind: EntityKind
+    channel: int
+    words: tuple[tuple[float, float, str], ...]  # start, end, text
+
+
+@dataclass(frozen=True, slots=True)
+class Originals:
+    """What `mask` seals of a call. `adds`: to what an earlier policy has sealed."""
+
+    pieces: tuple[OriginalPiece, ...] = ()
+    adds: bool = False

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.domain.for_operators import FOR_OPERATORS
+from pipeline.domain.redaction import CallRedaction
 
 SAMPLE_RATE = 16_000  # Hz; everything after decoding works at this rate
 
@@ -27,6 +28,25 @@ class Recording:
     size_bytes: int
     media_type: str | None = None  # as the server declared it; decoding does not trust it
     key: Annotated[bytes | None, FOR_OPERATORS] = field(default=None, repr=False, compare=False)  # opens a sealed file
+    redaction: str | None = None  # `Pending`, or a digest of the hidden spans; None: no policy applied
+
+
+class Pending(StrEnum):
+    """The state of a file that was fetched under a policy of redaction: nothing plays it before its sound is hidden."""
+
+    SEALED = "pending"  # sealed by the call's key
+    IN_MEMORY = "in-memory"  # sealed by a key that only the process that fetched it has
+
+
+PENDING = frozenset(Pending)
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedRecording:
+    """A stored file without the sound of what is hidden. `original`: sealed, with that sound; None: none is kept."""
+
+    recording: Recording
+    original: Recording | None = None
 
 
 class LayoutKind(StrEnum):
@@ -326,6 +346,7 @@ class Recognized:
     doubts: tuple[Doubt, ...] = ()
     languages: tuple[LanguageStretch, ...] = ()  # by channel and time
     undone: int = 0  # suspect windows beyond the budget of decoding again
+    redaction: CallRedaction | None = None  # None: no policy applied, and these are the words as recognized
 
 
 class Role(StrEnum):
@@ -387,6 +408,7 @@ class Transcript:
     languages: tuple[LanguageStretch, ...] = ()
     language_note: str | None = None  # why the language is not sure
     doubts: tuple[Doubt, ...] = ()
+    redaction: CallRedaction | None = None  # None: no policy applied
 
 
 @dataclass(frozen=True, slots=True)

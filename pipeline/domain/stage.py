@@ -2,6 +2,7 @@ from enum import StrEnum
 from typing import Any
 
 from pipeline.domain.insight import ModelTexts
+from pipeline.domain.redaction import Originals
 from pipeline.domain.speech import (
     AudioAnalysis,
     Diarization,
@@ -33,6 +34,8 @@ class Stage(StrEnum):
     AUDIO = "audio", AudioAnalysis, "audio analysis"
     PROSODY = "prosody", Prosody, "prosody"
     RECOGNITION = "asr", Recognized, "recognition"
+    ORIGINALS = "originals", Originals, "redaction"  # words that a policy seals
+    REDACTION = "redaction", Recognized, "redaction"  # instead of RECOGNITION where a policy applies
     DIARIZATION = "diarization", Diarization, "diarization"
     RECLUSTERING = "reclustering", Diarization, "reclustering"  # of mixed channels, by the voice of each piece
     VOICES = "voices", tuple[tuple[SpeakerSpan, ...], ...], "machine voices"  # by channel; only where words suggest one

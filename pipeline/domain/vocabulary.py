@@ -52,6 +52,7 @@ class CallWarning(StrEnum):
     MACHINES_BY_WORDS = "machines_by_words"
     REP_VOICE_NOT_COMPARED = "rep_voice_not_compared"
     WINDOWS_NOT_DECODED_AGAIN = "windows_not_decoded_again"
+    NOT_REDACTED = "not_redacted"
     WORDS_NOT_MARKED = "words_not_marked"
     VOICES_NOT_MATCHED = "voices_not_matched"
     FINDINGS_BY_RULES = "findings_by_rules"

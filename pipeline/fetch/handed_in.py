@@ -101,16 +101,24 @@ def is_handed_in(url: str) -> bool:
 
 
 async def take(
-    url: str, call_id: UUID, channel: int, storage: str, folder: Path | None, max_bytes: int, key: bytes | None = None
+    url: str,
+    call_id: UUID,
+    channel: int,
+    storage: str,
+    folder: Path | None,
+    max_bytes: int,
+    key: bytes | None = None,
+    keep: bool = False,
 ) -> Recording:
     """Move the copy into the store, sealed by `key`. A job that is retried gets what an earlier one stored.
 
+    `keep`: the copy stays, and a job that is retried stores it again: `key` may exist in memory only.
     Raises `RecordingGone` where this call has no such copy, else what `fetch` raises.
     """
     if folder is None or not await asyncio.to_thread(_is_private, folder):
         raise _gone()
     copy = _copy_of(folder, url, call_id)
-    stored = await asyncio.to_thread(_taken, copy, channel)
+    stored = None if keep else await asyncio.to_thread(_taken, copy, channel)
     if stored is not None:
         return replace(stored, key=key)
     try:
@@ -119,7 +127,8 @@ async def take(
         if not error.retryable:
             copy.unlink(missing_ok=True)
         raise
-    await asyncio.to_thread(_note, copy, recording)
+    if not keep:
+        await asyncio.to_thread(_note, copy, recording)
     return recording
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pipeline.domain.call import Call
@@ -21,6 +22,13 @@ NO_ENGINE = (EngineUnavailable, CheckpointMissing, CheckpointDamaged, WorkerLost
 """An engine has no model, or this call kills it: another try does not help."""
 
 
+@dataclass(frozen=True, slots=True)
+class RedactedFiles:
+    """How recordings without the sound of personal data are stored; `key` seals them."""
+
+    key: bytes | None = field(default=None, repr=False)
+
+
 class CallRun:
     """Holds what the steps read and share, and runs each stage once over all attempts."""
 
@@ -33,8 +41,13 @@ class CallRun:
         options: ProcessOptions,
         fetcher: RecordingFetcher | None = None,
         warnings: Sequence[str] = (),
+        redacted_files: RedactedFiles | None = None,
     ) -> None:
-        """Without a `fetcher` the recordings have to be in the store. `warnings`: of an earlier fetch."""
+        """Without a `fetcher` the recordings have to be in the store. `warnings`: of an earlier fetch.
+
+        `redacted_files`: None: the stored recordings stay as they are.
+        """
+        self.redacted_files = redacted_files
         self.call, self.workers, self.roster, self.journal, self.options = call, workers, roster, journal, options
         self.warnings = [*warnings]
         self.recordings = CallRecordings(workers, journal, fetcher, self.warnings)

@@ -22,6 +22,7 @@ CODE = {
     Stage.AUDIO: ("audio", "language"),
     Stage.PROSODY: ("audio/prosody.py", "audio/yin.py"),
     Stage.RECOGNITION: ("asr", "steps/recognize.py", "steps/vocabulary.py"),
+    Stage.REDACTION: ("redaction", "steps/redact.py"),
     Stage.DIARIZATION: ("diarization",),
     Stage.RECLUSTERING: ("speakers/reclustering.py",),
     Stage.VOICES: ("steps/machine_voices.py", "speakers/machines.py", "speakers/channel_voices.py"),
@@ -53,6 +54,7 @@ def of_engines(options: ProcessOptions, recognition: Recognition | None, diarize
     add(Stage.AUDIO, options.speech.model_dump(mode="json"), recognition.max_chunk_seconds, recognition.packing)
     add(Stage.PROSODY, digests[Stage.AUDIO], options.analysis.tone_by_voice)
     add(Stage.RECOGNITION, digests[Stage.AUDIO], recognition.identity, options.safety.model_dump(mode="json"))
+    add(Stage.REDACTION, digests[Stage.RECOGNITION])
     if diarizer is None:
         return digests
     voices = (diarizer, _calibration(options))

@@ -30,13 +30,15 @@ class RecordingFetcher:
         last_try: bool = False,
         access: Access | None = None,
         key: bytes | None = None,
+        keep_source: bool = False,
     ) -> None:
         """`last_try`: of two recordings, one that still cannot be fetched is left out.
 
         `access`: the credentials of the workspace for recording servers. `key` seals the stored files.
+        `keep_source`: see `fetch_recordings`; no part of an interrupted transfer is kept then.
         """
         self._call, self._workers, self._journal, self._options = call, workers, journal, options
-        self._last_try, self._access, self._key = last_try, access, key
+        self._last_try, self._access, self._key, self._keep_source = last_try, access, key, keep_source
         self._urls = [url for url in (call.recording_url, call.recording_url2) if url is not None]
 
     async def fetch(self, stored: Sequence[Recording]) -> tuple[tuple[Recording, ...], list[str]]:
@@ -81,10 +83,11 @@ class RecordingFetcher:
         storage, options, call_id = self._options.storage, self._options.fetch, self._call.call_id
         if handed_in.is_handed_in(url):
             folder = self._options.handed_in
-            return await handed_in.take(url, call_id, channel, storage, folder, options.max_bytes, self._key)
+            stored = (call_id, channel, storage, folder, options.max_bytes, self._key, self._keep_source)
+            return await handed_in.take(url, *stored)
         # The name of a partial transfer leaves out the query, because signatures change; the server confirms that the
         # part still belongs to the content of the URL.
-        name = f"{call_id} {channel} {url.partition('?')[0]}"
+        name = None if self._keep_source else f"{call_id} {channel} {url.partition('?')[0]}"
         return await fetch(url, channel, storage, options, self._access, name, self._key)
 
 

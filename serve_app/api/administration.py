@@ -16,7 +16,17 @@ from db.records import retention
 from db.records.retention import RetentionPeriod
 from db.search import people_list
 from db.voices import consent
-from db.workspace import access_log, admin_log, consents, directory, keys, legal_holds, llm_usage, removal
+from db.workspace import (
+    access_log,
+    admin_log,
+    consents,
+    directory,
+    keys,
+    legal_holds,
+    llm_usage,
+    redaction_policies,
+    removal,
+)
 from db.workspace.access_log import Read, ReadFilter
 from db.workspace.admin_log import ADMIN, AdminChange
 from db.workspace.consents import VoiceConsent
@@ -24,7 +34,9 @@ from db.workspace.directory import DirectoryMember, Team, Workspace
 from db.workspace.keys import KeyInfo
 from db.workspace.legal_holds import LegalHold
 from db.workspace.llm_usage import ModelUsage
+from db.workspace.redaction_policies import StoredPolicy
 from pipeline.domain.insight import Contact
+from pipeline.domain.redaction import Pattern, RedactionPreset
 from pipeline.domain.voices import KeptVoices
 from serve_app.api import bodies
 from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer
@@ -260,6 +272,25 @@ async def set_retention(writing: Writing) -> Response:
     return answer_with(Page(tuple(await retention.list_periods(writing.database, writing.home))))
 
 
+async def list_redaction(reading: Writing) -> Response:
+    reading.require_workspace_key("policies of redaction")
+    return json_answer(reading, Page(tuple(await redaction_policies.list_policies(reading.database, reading.home))))
+
+
+async def set_redaction(writing: Writing) -> Response:
+    """Set or remove a policy; return all policies."""
+    writing.require_workspace_key("policies of redaction")
+    body = await read_admin_body(writing.request, bodies.NewRedaction)
+    policy = None
+    if body.mode is not None:
+        patterns = [Pattern(pattern.name, pattern.shape) for pattern in body.patterns]
+        fields = (body.last_digits, body.agents_exempt, body.guard_seconds, body.hold)
+        presets = [RedactionPreset(preset) for preset in body.presets]
+        policy = redaction_policies.named(body.mode, presets, body.kinds, patterns, *fields)
+    await redaction_policies.set_policy(writing.database, writing.home, policy, body.team_id, writing.actor)
+    return answer_with(Page(tuple(await redaction_policies.list_policies(writing.database, writing.home))))
+
+
 async def list_holds(reading: Writing) -> Response:
     reading.require_workspace_key("legal holds")
     return json_answer(reading, Page(tuple(await legal_holds.list_holds(reading.database, reading.home))))
@@ -361,6 +392,15 @@ ROUTES = (
         "Set a retention period of the workspace or a team; returns all periods",
         Page[RetentionPeriod],
         bodies.NewRetention,
+    ),
+    admin_route("GET", "/redaction", list_redaction, "List policies of redaction", Page[StoredPolicy]),
+    admin_route(
+        "POST",
+        "/redaction",
+        set_redaction,
+        "Set a policy of redaction of the workspace or a team; returns all policies",
+        Page[StoredPolicy],
+        bodies.NewRedaction,
     ),
     admin_route(
         "GET", "/holds", list_holds, "List legal holds, including released ones, the latest first", Page[LegalHold]

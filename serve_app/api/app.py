@@ -56,7 +56,7 @@ from serve_app.api.queries import (
     RecordQuery,
     StreamQuery,
     TaskListQuery,
-    VersionQuery,
+    TranscriptQuery,
 )
 from serve_app.api.read_tools import open_tools
 from serve_app.http import problems
@@ -73,7 +73,7 @@ DONE = CALL + "/tasks/{task_id:uuid}/done"
 
 def _transcript(suffix: str, summary: str, operation: str) -> Route:
     path, media = f"{CALL}/transcript.{suffix}", (calls.TEXT_TYPES[suffix],)
-    return Route(path, calls.show_transcript, summary, query=VersionQuery, media=media, operation=operation)
+    return Route(path, calls.show_transcript, summary, query=TranscriptQuery, media=media, operation=operation)
 
 
 ROUTES = (
@@ -82,7 +82,7 @@ ROUTES = (
     Route(CALL, calls.show_call, "Show the record of a call", CallRecord, RecordQuery),
     Route(f"{CALL}/retry", calls.retry_call, "Process a failed or waiting call again", RetriedCall, method="POST"),
     Route(f"{CALL}/waveform", audio.show_waveform, "Peaks of the recording", Waveform, work=Work.SOUND),
-    Route(f"{CALL}/transcript.json", calls.show_transcript, "Transcript as JSON", Transcript, VersionQuery),
+    Route(f"{CALL}/transcript.json", calls.show_transcript, "Transcript as JSON", Transcript, TranscriptQuery),
     _transcript("txt", "Transcript as plain text", "showTranscriptText"),
     _transcript("srt", "Transcript as SubRip subtitles", "showSubRip"),
     _transcript("vtt", "Transcript as WebVTT subtitles", "showWebVtt"),

@@ -9,6 +9,8 @@ from starlette.requests import Request
 
 from db.records.retention import MAX_DAYS
 from db.workspace.legal_holds import HoldKind
+from db.workspace.redaction_policies import MAX_PATTERNS, MAX_SHAPE
+from pipeline.domain.redaction import EntityKind, RedactionMode
 from pipeline.domain.retention import RetentionKind
 from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
@@ -174,7 +176,7 @@ class NewKey(Body):
 
     idempotency_key: IdempotencyKey = None
     name: Name
-    scopes: list[Literal["submit", "read", "edit", "admin"]] = Field(min_length=1, max_length=4)
+    scopes: list[Literal["submit", "read", "edit", "admin", "unredacted"]] = Field(min_length=1, max_length=5)
     team_id: Id | None = Field(None, description="Unset: workspace-wide; with a key of a team, that team.")
     expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
         None, description="Unset: when the key that creates it expires."
@@ -198,6 +200,30 @@ class NewRetention(Body):
         ge=1, le=MAX_DAYS, description="null: no period. A team has that of its workspace then, a workspace keeps all."
     )
     team_id: Id | None = Field(None, description="Unset: of the workspace, for teams without a period.")
+
+
+class NewPattern(Body):
+    """A pattern of the workspace."""
+
+    name: Name
+    shape: str = Field(min_length=1, max_length=MAX_SHAPE, description="A: a letter, 9: a digit, as in AB-999999.")
+
+
+class NewRedaction(Body):
+    """A policy of redaction."""
+
+    mode: Annotated[RedactionMode, Field(strict=False)] | None = Field(
+        description="mask: originals are sealed; redacted-only: none is kept; null: no policy. A team has that of its "
+        "workspace then."
+    )
+    team_id: Id | None = Field(None, description="Unset: of the workspace, for teams without a policy.")
+    presets: list[Literal["pci", "privacy", "health"]] = Field([], max_length=3, description="Named sets of kinds.")
+    kinds: list[Annotated[EntityKind, Field(strict=False)]] = Field([], max_length=len(EntityKind))
+    patterns: list[NewPattern] = Field([], max_length=MAX_PATTERNS)
+    last_digits: int = Field(0, ge=0, le=4, description="Of cards, accounts and numbers, that stay readable.")
+    agents_exempt: bool = Field(False, description="Names of members stay.")
+    guard_seconds: float = Field(0.25, ge=0, le=2, description="Sound hidden before and after each span.")
+    hold: bool = Field(True, description="A call that cannot be checked fails; false: it is shown with a warning.")
 
 
 class NewHold(Body):

@@ -15,6 +15,7 @@ from db.records.views import CallRecord
 from db.search import call_list, people_list, semantic, task_list
 from db.search.call_list import CallLine
 from db.search.semantic import OtherModel
+from db.workspace.keys import UNREDACTED
 from serve_app.api.access import ApiRequest, answer_with, json_answer, tagged
 from serve_app.api.errors import Busy, Expired, MeaningOff, NoSuchCall, NothingToRetry, NotReady
 from serve_app.api.queries import (
@@ -25,9 +26,10 @@ from serve_app.api.queries import (
     NoQuery,
     RecordQuery,
     TaskListQuery,
-    VersionQuery,
+    TranscriptQuery,
 )
 from serve_app.api.selection import check_fields
+from serve_app.http.problems import ScopeMissing
 from serve_app.records import transcripts
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
@@ -119,10 +121,16 @@ async def now(reading: ApiRequest[Any]) -> datetime:
 async def record(reading: ApiRequest[Any], machine: bool = False) -> CallRecord:
     """Return the record of the call in the path, in the requested version, or `machine`. Raises `NoSuchCall`."""
     machine = machine or getattr(reading.query, "version", None) == "machine"
+    unredacted = getattr(reading.query, "unredacted", False)
+    if unredacted and UNREDACTED not in reading.sender.scopes:
+        raise ScopeMissing(f"The API key does not have the scope {UNREDACTED!r}.")
+    read = views.read_unredacted if unredacted else views.read_call
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        call_record = await views.read_call(connection, reading.call_id, machine)
+        call_record = await read(connection, reading.call_id, machine)
     if call_record is None:
         raise NoSuchCall
+    if unredacted:
+        await reading.note(UNREDACTED, [reading.call_id])
     return call_record
 
 
@@ -164,7 +172,7 @@ async def show_call(reading: ApiRequest[RecordQuery]) -> Response:
     return await asyncio.to_thread(json_answer, reading, call_record)
 
 
-async def show_transcript(reading: ApiRequest[VersionQuery]) -> Response:
+async def show_transcript(reading: ApiRequest[TranscriptQuery]) -> Response:
     """Return the transcript as JSON, plain text or subtitles."""
     form = reading.request.url.path.rpartition(".")[2]
     call_record = await record(reading)

@@ -4,7 +4,7 @@ from typing import Any
 from db.core.pages import InvalidCursor
 from db.experiments import calibrations, runs
 from db.records import correct, retention
-from db.workspace import directory, legal_holds, questions
+from db.workspace import directory, legal_holds, questions, redaction_policies
 from db.workspace.admin_log import NotAdmin, NotInDirectory
 from pipeline.errors import UnknownTeam
 from serve_app.http import problems
@@ -255,6 +255,7 @@ REFUSED: dict[type[Exception], Callable[[Any], Refusal]] = {
     directory.NoSuchTeam: _no_such_team,
     directory.UnreadableNumber: lambda error: AdminBodyRefused([Fault("/phone", f"phone: {error}.")]),
     NotInDirectory: lambda _: NoSuchObject(),
+    redaction_policies.PolicyRefused: lambda error: AdminBodyRefused([Fault("", str(error))]),
     retention.PeriodRefused: lambda error: AdminBodyRefused([Fault("/teamId", f"teamId: {error}.")]),
     legal_holds.HoldRefused: lambda error: AdminBodyRefused([Fault("/subject", f"subject: {error}.")]),
     legal_holds.OnHold: lambda error: OnLegalHold(f"{error}. Release it first."),

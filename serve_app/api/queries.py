@@ -184,6 +184,7 @@ Fields = Annotated[
     Field(max_length=50),
 ]
 FIELDS = "Comma-separated fields to return, nested ones with dots: call.callId,summary. Unset: all."
+UNREDACTED = "With what a policy of redaction has sealed; needs the scope unredacted, and is logged."
 
 
 class VersionQuery(QueryParameters):
@@ -192,15 +193,22 @@ class VersionQuery(QueryParameters):
     version: Version = "corrected"
 
 
-class RecordQuery(VersionQuery):
+class TranscriptQuery(VersionQuery):
+    """Version of a transcript."""
+
+    unredacted: bool = Field(False, description=UNREDACTED)
+
+
+class RecordQuery(TranscriptQuery):
     """Version and fields of a record."""
 
     fields: Fields = Field((), description=FIELDS)
 
 
-class BatchQuery(RecordQuery):
+class BatchQuery(VersionQuery):
     """Several records."""
 
+    fields: Fields = Field((), description=FIELDS)
     call_ids: Annotated[tuple[UUID, ...], BeforeValidator(_with_commas)] = Field(
         min_length=1, max_length=MAX_BATCH, description=f"Comma-separated callIds, at most {MAX_BATCH}."
     )
@@ -340,6 +348,7 @@ class AudioQuery(QueryParameters):
         description="original: the file as fetched; mixed, rep, customer: WAV, 16 kHz, 16 bits, mono. "
         "Unset: original, or mixed if there are two files.",
     )
+    unredacted: bool = Field(False, description=UNREDACTED)
 
 
 class StreamQuery(QueryParameters):

@@ -60,6 +60,7 @@ class ClaimEnd:
                     used,
                     producers,
                     outcome.analysis_warnings,
+                    outcome.recognized_call.recordings,
                 ),
             )
 

@@ -1,6 +1,7 @@
 """The journals in PostgreSQL, through which another Conductor resumes a call: of a job, and of a call of a run."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,14 +10,17 @@ from db.experiments import run_calls
 from db.experiments.run_calls import RunLease
 from db.queue import jobs, stage_results
 from db.queue.jobs import Lease
+from pipeline.domain.speech import Pending, Recording
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.journal import Journal
 from pipeline.observability.work_clock import tally
 from pipeline.runtime.preemption import OTHER, stage_at_work
 from pipeline.steps.provenance import CODE, Producers
+from serve_app.conductor.file_keys import FileKeys
 from serve_app.operations.estimates import RUNS_ON, RtfxMeter
 
 FETCHING = (Stage.FETCH, Stage.LEG)
+_SILENT = (Stage.LEG, Stage.REDACTION)  # recalled before another stage that is shown as the work
 PRODUCED = frozenset(CODE)  # stages whose results are known by what produced them
 
 
@@ -34,8 +38,11 @@ class JobJournal(Journal):
         wait_out: Callable[..., Awaitable[Any]],
         rtfx: RtfxMeter,
         identify: Callable[[], Awaitable[Producers]],
+        keys: FileKeys,
     ) -> None:
         """`identify` returns what would produce each stage's result now."""
+        self._keys = keys
+        self.pending: Pending | None = None  # of files that this job fetches
         self._identify = identify
         self.producers: Producers = {}  # of what was recorded and recalled
         self._database = database
@@ -48,7 +55,7 @@ class JobJournal(Journal):
         self.audio = (0, 0.0)  # channels and seconds of the call
 
     async def recall(self, stage: Stage) -> Any:
-        if stage is not Stage.LEG:
+        if stage not in _SILENT:
             await self._wait_out(lambda: jobs.stage(self._database, self._lease, stage))
         if stage not in FETCHING and not self._identified:
             self.producers, self._identified, self._recorded = await self._producers_to_recall(), True, None
@@ -56,10 +63,22 @@ class JobJournal(Journal):
             load = partial(stage_results.load, self._database, self._lease, self.producers)
             self._recorded = await self._wait_out(load)
         result = self._recorded.get(stage, NOT_RECORDED)
-        if result is NOT_RECORDED:
+        if stage in FETCHING and result is not NOT_RECORDED:
+            result = self._openable(result)
+        if result is NOT_RECORDED and stage is not Stage.REDACTION:
             self._begin(stage)
         self._note_audio(stage, result)
         return result
+
+    def _openable(self, recordings: tuple[Recording, ...]) -> Any:
+        """Return the recordings without those that were sealed by a key that no process has any more."""
+        key = self._keys.find(self._lease.job.job_id)
+        opened = tuple(
+            replace(recording, key=key) if recording.redaction == Pending.IN_MEMORY else recording
+            for recording in recordings
+            if key is not None or recording.redaction != Pending.IN_MEMORY
+        )
+        return opened or NOT_RECORDED
 
     def _begin(self, stage: Stage) -> None:
         """Measure a stage: this task and those that it starts belong to it until the next one."""
@@ -71,6 +90,8 @@ class JobJournal(Journal):
     def _end(self, stage: Stage) -> float | None:
         """Return the seconds for which replicas or CPUs worked in a stage; None: they were not measured."""
         channels, audio_seconds = self.audio
+        if stage is Stage.RECOGNITION and stage not in self._spent:  # recalled, then redacted
+            return None
         if stage not in RUNS_ON:
             return self._rtfx.end(stage, self._lease.job.job_id, channels, audio_seconds) or None
         spent = self._spent.pop(stage, [])  # empty: no request was needed
@@ -82,7 +103,9 @@ class JobJournal(Journal):
 
     async def record(self, stage: Stage, result: Any) -> None:
         self._note_audio(stage, result)
-        seconds = self._end(stage)
+        if stage in FETCHING and self.pending is not None:
+            result = _marked(result, self.pending)
+        seconds = self._end(Stage.RECOGNITION if stage is Stage.REDACTION else stage)
         if stage in PRODUCED and stage not in self.producers:  # its engine was not available before
             self.producers = {**await self._current_producers(), **self.producers}
         producer = self.producers.get(stage, "")
@@ -135,3 +158,10 @@ class RunJournal(Journal):
             return
         producer = self._producers.get(stage, "")  # answers are identified by their request
         await self._wait_out(partial(run_calls.record, self._database, self._lease, stage, result, producer))
+
+
+def _marked(result: Any, pending: Pending) -> Any:
+    """Return fetched recordings, one or a tuple of them, as nothing may play before their sound is redacted."""
+    if isinstance(result, tuple):
+        return tuple(_marked(recording, pending) for recording in result)
+    return replace(result, redaction=result.redaction or pending)

@@ -29,6 +29,7 @@ from pipeline.steps.provenance import producers
 from serve_app.conductor.claim_end import ClaimEnd
 from serve_app.conductor.claims import JobClaims
 from serve_app.conductor.fetch_job import FetchJob
+from serve_app.conductor.file_keys import FileKeys
 from serve_app.conductor.job_runner import JobRunner
 from serve_app.conductor.journal import JobJournal
 from serve_app.conductor.lease_loop import LeaseLoop
@@ -68,6 +69,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._options = options
         self._process_options = process_options
         self._rtfx = RtfxMeter()
+        self._keys = FileKeys()
         self.llm = LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
         model = ModelQueue(self.llm, self._wake.set)
         self._running = RunningJobs(options, model.__len__)
@@ -75,8 +77,8 @@ class ConductorLoop(LeaseLoop[Lease]):
         voices = Voices(process_options.roles)
         self._ends = ClaimEnd(database, options, voices, self._rtfx, self._wait_out, self._conclude)
         work = (database, workers, options, process_options, self._journal_of, self._ends, self._wait_out)
-        fetch = FetchJob(*work, sealer or Sealer(), urls or UrlSealer())
-        process = ProcessJob(*work, self._running, model, self._rtfx)
+        fetch = FetchJob(*work, sealer or Sealer(), urls or UrlSealer(), self._keys)
+        process = ProcessJob(*work, self._running, model, self._rtfx, fetch, self._keys)
         self._runner = JobRunner(fetch, process, self._ends, self._running)
         self._checked_at = self._published_at = -math.inf
         self.heartbeat = time.monotonic()
@@ -166,4 +168,4 @@ class ConductorLoop(LeaseLoop[Lease]):
     def _journal_of(self, lease: Lease) -> JobJournal:
         workers = self._workers.of(lease.workspace_id)
         identify = partial(producers, workers, self._process_options)
-        return JobJournal(self._database, lease, self._wait_out, self._rtfx, identify)
+        return JobJournal(self._database, lease, self._wait_out, self._rtfx, identify, self._keys)

@@ -1,5 +1,6 @@
 """Processes or analyzes one call whose recordings are stored, and writes its record."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,11 +10,16 @@ from db.queue import jobs
 from db.queue.jobs import Lease
 from db.records import roster
 from pipeline.domain.call import Job
+from pipeline.domain.redaction import NamedPolicy, RedactionMode
 from pipeline.errors import WorkerLost
+from pipeline.fetch import handed_in
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, conclude, process_fetched
 from pipeline.runtime.workers import Workers
+from pipeline.steps.call_run import RedactedFiles
 from serve_app.conductor.claim_end import ClaimEnd
+from serve_app.conductor.fetch_job import FetchJob
+from serve_app.conductor.file_keys import FileKeys
 from serve_app.conductor.journal import JobJournal
 from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.options import ProcessingOptions
@@ -37,6 +43,8 @@ class ProcessJob:
     running: RunningJobs
     model: ModelQueue
     rtfx: RtfxMeter
+    fetch: FetchJob
+    keys: FileKeys
 
     async def run(self, lease: Lease) -> None:
         """Run the pipeline and write the record.
@@ -49,20 +57,48 @@ class ProcessJob:
             await self.running.wait_until_alone()
             await self.wait_out(lambda: jobs.stage(self.database, lease, "alone"))
         self.rtfx.begin(CALL, lease.job.job_id)
+        async with self.fetch.watch_files(lease):
+            await self._process(lease)
+
+    async def _process(self, lease: Lease) -> None:
         journal = self.journal_of(lease)
+        roster_now = await self.wait_out(lambda: roster.load(self.database, lease))
+        warnings = lease.warnings
+        if self._needs_fetch(lease, roster_now.redaction):
+            warnings = await self.fetch.fetch(lease)
         outcome = await process_fetched(
             lease.call,
             self.workers.of(lease.workspace_id),
-            await self.wait_out(lambda: roster.load(self.database, lease)),
+            roster_now,
             journal,
-            lease.warnings,
+            warnings,
             self.process_options,
             self.model.of(lease),
+            await self._redacted_files(lease, roster_now.redaction),
         )
         if outcome.late is not None and lease.job.kind == "analyze":
             raise outcome.late  # the call keeps the findings that it has
         await self._complete(lease, outcome, journal)
+        if roster_now.redaction is not None:
+            await self._forget_source(lease)
         self._measure(lease, journal)
+
+    async def _forget_source(self, lease: Lease) -> None:
+        """Remove the copy of a file that was handed in: it was kept, as only a source is without redaction."""
+        self.keys.forget(lease.job.job_id)
+        folder = self.process_options.handed_in
+        if folder is not None and folder.is_dir():
+            await asyncio.to_thread(handed_in.remove, folder, lease.call.call_id)
+
+    async def _redacted_files(self, lease: Lease, policy: NamedPolicy | None) -> RedactedFiles:
+        if policy is None and self.keys.find(lease.job.job_id) is None:
+            return RedactedFiles()  # nothing is stored again
+        return RedactedFiles(await self.wait_out(partial(self.fetch.key, lease, policy)))
+
+    def _needs_fetch(self, lease: Lease, policy: NamedPolicy | None) -> bool:
+        """Return whether the recordings are sealed by a key of another Conductor, or of this one before its restart."""
+        only_redacted = policy is not None and policy.mode is RedactionMode.REDACTED_ONLY
+        return only_redacted and lease.job.kind == "process" and self.keys.find(lease.job.job_id) is None
 
     async def _complete(self, lease: Lease, outcome: Outcome, journal: JobJournal) -> None:
         """Write the record; if a submission has changed the call in the meantime, analyze it again first."""

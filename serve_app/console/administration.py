@@ -178,7 +178,7 @@ async def workspace(visit: Visit) -> Response:
         new_webhook=uuid4(),
         types=type_names(),
         parts=PARTS,
-        scopes=("submit", "read", "edit", "admin"),
+        scopes=("submit", "read", "edit", "admin", "unredacted"),
         keys=[key for key in await keys.list_keys(database, home) if visit.sees(key.team_id)],
         endpoints=hooks,
         urls=urls,

@@ -13,9 +13,11 @@ from db.records.views import CallRecord
 from db.records.waveforms import Peaks
 from db.search import people_list
 from db.workspace import access_log, directory, questions
+from db.workspace.keys import UNREDACTED
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind
 from pipeline.domain.overrides import shown_answer
+from pipeline.domain.redaction import RedactionState
 from pipeline.domain.speech import Doubt
 from serve_app.console import charts, labels
 from serve_app.console.conversation import Conversation, finding
@@ -32,7 +34,8 @@ UNSURE_ONLY = ("unsure",)  # doubts about single words, marked in the text only
 
 async def call(visit: Visit) -> Response:
     """Render the page. It polls while the call is being processed."""
-    record = await read(visit, "record")
+    what = _what(visit, "record")
+    record = await read(visit, what)
     done = await stages_done(visit.database, visit.reader, record.call.call_id)
     team = next(
         (
@@ -43,6 +46,7 @@ async def call(visit: Visit) -> Response:
         None,
     )
     edit = await to_edit(visit, record)
+    edit |= {"redacted": _redacted(visit, record), "unredacted": what == UNREDACTED}
     page = await asyncio.to_thread(_call_page, visit, record, done, team, edit)  # 0.1 s for an hour of talk
     if visit.request.headers.get("hx-request"):
         etag = etag_of(bytes(page.body).decode().replace(visit.request.state.nonce, ""))
@@ -108,7 +112,12 @@ async def to_edit(visit: Visit, record: CallRecord) -> dict[str, Any]:
 
 async def turns(visit: Visit) -> Response:
     """Render a part of the conversation, loaded when the page scrolls to it."""
-    return await asyncio.to_thread(_turns_page, visit, await read(visit, "transcript"))
+    return await asyncio.to_thread(_turns_page, visit, await read(visit, _what(visit, "transcript")))
+
+
+def _what(visit: Visit, part: str) -> str:
+    """Return what is read, for the log: what is sealed, if the viewer asks for it and may see it; else the part."""
+    return UNREDACTED if "unredacted" in visit.request.query_params and visit.viewer.may_unredact else part
 
 
 def _turns_page(visit: Visit, record: CallRecord) -> Response:
@@ -126,8 +135,9 @@ async def read(visit: Visit, what: str | None, machine: bool = False, call_id: U
     """Return a call, by default the one in the path, and log the access to `what`; None: nothing confidential is read.
     `machine`: without manual corrections. Raises `NotFound`."""
     call_id = call_id or visit.id()
+    read_call = views.read_unredacted if what == UNREDACTED else views.read_call
     async with visit.database.transaction(visit.reader, snapshot=True) as connection:
-        record = await views.read_call(connection, call_id, machine)
+        record = await read_call(connection, call_id, machine)
     if record is None:
         raise NotFound
     if what is not None and record.transcript is not None:
@@ -182,6 +192,20 @@ def _work(record: CallRecord, done: Sequence[StageDone]) -> Iterator[Mapping[str
             (stage.stage, (stage.recorded_at - began).total_seconds()) for stage in job_stages if began is not None
         ]
         yield {"job": job, "seconds": ran, "stages": stages}
+
+
+def _redacted(visit: Visit, record: CallRecord) -> str:
+    """Return a line about what is hidden."""
+    if record.redaction is None:
+        return ""
+    name = record.redaction.policy.name
+    match record.redaction.state:
+        case RedactionState.COULD_NOT_LOOK:
+            return visit.wording.say("Not redacted: {reason}", reason=record.redaction.reason)
+        case RedactionState.FOUND:
+            counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in record.redaction.counts.items())
+            return visit.wording.say("Redacted by the policy {name}: {counts}", name=name, counts=counts)
+    return visit.wording.say("Checked by the policy {name}: nothing to hide", name=name)
 
 
 def _advice(record: CallRecord) -> str | None:

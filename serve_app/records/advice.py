@@ -28,6 +28,7 @@ ADVICE = {
     "storage_error": "Check the folder or bucket of SWITCHBOARD_STORAGE (space, permissions); then retry.",
     "engine_error": "See the log of the engine's replica. " + AGAIN,
     "engine_lost": "The node that ran it was lost. " + AGAIN,
+    "could_not_redact": "The message says why. Fix it, or set --show-unchecked for the policy; then: " + AGAIN,
     "timed_out": "Is the machine overloaded, or an engine stuck? See its log. " + AGAIN,
     "not_fetched": "The stored recording was gone when it was needed. " + AGAIN,
     "internal_error": "The Conductor's log has the traceback: please report it. " + AGAIN,

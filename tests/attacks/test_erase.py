@@ -83,6 +83,8 @@ CHOSEN = {  # columns whose values are checked
     ("reads", "operator"): "null",  # of the service, not of the call
     ("recordings", "uri"): "'file:///nowhere/abc'",
     ("recordings", "sha256"): "'abc'",
+    ("unredacted_recordings", "uri"): "'file:///nowhere/abc'",
+    ("unredacted_recordings", "sha256"): "'abc'",
 }
 NO_OWN_CALL = {"contacts", "webhook_attempts", "reads"}  # tables that refer to a call in another way
 

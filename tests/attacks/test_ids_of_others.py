@@ -225,6 +225,7 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
         "setScorecard": [definition | {"title": "Service", "passMark": 50.0, "items": items}],
         "createCalibration": [{"name": new(), "scorecard": ids["scorecard_key"], "callIds": [ids["call_id"]]}],
         "setRetention": [{"kind": "events", "days": 30, "teamId": ids["team_id"]}, {"kind": "events", "days": 30}],
+        "setRedaction": [{"mode": "mask", "presets": ["pci"], "teamId": ids["team_id"]}, {"mode": "off"}],
         "createHold": [
             {"kind": "call", "subject": ids["call_id"], "reason": "x"},
             {"kind": "contact", "subject": ids["contact_id"], "reason": "x"},

@@ -99,7 +99,7 @@ async def count(world: World, table: str, call_id: UUID) -> int:
 # --- Each kind ---
 
 LEFT = {  # tables in which a planted marker of the talk may remain, as no kind or another kind has them
-    RetentionKind.RECORDINGS: {"recordings", "waveforms"},
+    RetentionKind.RECORDINGS: {"recordings", "unredacted_recordings", "waveforms"},
     RetentionKind.VOICEPRINTS: {"voiceprints", "voiceprint_events"},
     RetentionKind.SUBMISSIONS: {"submissions"},
 }

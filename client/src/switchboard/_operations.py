@@ -9,6 +9,7 @@ _CALLS: Final = frozenset(CallFilters.__annotations__)
 _TASKS: Final = frozenset(TaskFilters.__annotations__)
 _PAGE: Final = frozenset({"limit", "cursor"})
 _VERSION: Final = frozenset({"version"})
+_RECORD: Final = _VERSION | {"unredacted"}
 _CALL: Final = "/api/v1/calls/{call_id}"
 _RUN: Final = "/api/v1/runs/{run_id}"
 _QUESTION: Final = "/api/v1/questions/{question_key}"
@@ -29,7 +30,7 @@ class Operation:
 OPERATIONS: Final = {
     "submitCall": Operation("POST", "/submit"),
     "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE | {"meaning", "sort", "total", "fields"}),
-    "showCall": Operation("GET", _CALL, _VERSION | {"fields"}),
+    "showCall": Operation("GET", _CALL, _RECORD | {"fields"}),
     "showCalls": Operation("GET", "/api/v1/calls/batch", _VERSION | {"call_ids", "fields"}),
     "retryCall": Operation("POST", _CALL + "/retry"),
     "showWaveform": Operation("GET", _CALL + "/waveform"),
@@ -39,11 +40,11 @@ OPERATIONS: Final = {
     "createErasure": Operation("POST", "/api/v1/erasures"),
     "showErasure": Operation("GET", "/api/v1/erasures/{erasure_id}"),
     "listErasures": Operation("GET", "/api/v1/erasures", _PAGE),
-    "showTranscript": Operation("GET", _CALL + "/transcript.json", _VERSION),
-    "showTranscriptText": Operation("GET", _CALL + "/transcript.txt", _VERSION),
-    "showSubRip": Operation("GET", _CALL + "/transcript.srt", _VERSION),
-    "showWebVtt": Operation("GET", _CALL + "/transcript.vtt", _VERSION),
-    "playCall": Operation("GET", _CALL + "/audio", frozenset({"channel"})),
+    "showTranscript": Operation("GET", _CALL + "/transcript.json", _RECORD),
+    "showTranscriptText": Operation("GET", _CALL + "/transcript.txt", _RECORD),
+    "showSubRip": Operation("GET", _CALL + "/transcript.srt", _RECORD),
+    "showWebVtt": Operation("GET", _CALL + "/transcript.vtt", _RECORD),
+    "playCall": Operation("GET", _CALL + "/audio", frozenset({"channel", "unredacted"})),
     "listCallEvents": Operation("GET", _CALL + "/events"),
     "listEdits": Operation("GET", _CALL + "/edits"),
     "editCall": Operation("POST", _CALL + "/edits"),
@@ -84,6 +85,8 @@ OPERATIONS: Final = {
     "deleteCalibration": Operation("DELETE", _CALIBRATION),
     "listRetention": Operation("GET", "/api/v1/retention"),
     "setRetention": Operation("POST", "/api/v1/retention"),
+    "listRedaction": Operation("GET", "/api/v1/redaction"),
+    "setRedaction": Operation("POST", "/api/v1/redaction"),
     "listHolds": Operation("GET", "/api/v1/holds"),
     "createHold": Operation("POST", "/api/v1/holds"),
     "releaseHold": Operation("DELETE", "/api/v1/holds/{hold_id}"),

@@ -466,6 +466,24 @@ class ModelUsage(Model):
     """The limit that is reached; null: none."""
 
 
+class NewPattern(Model):
+    """A pattern of the workspace."""
+
+    name: str
+    """Name."""
+    shape: str
+    """A: a letter, 9: a digit, as in AB-999999."""
+
+
+class Pattern(Model):
+    """A shape that a workspace hides, typed or spoken: `A` stands for a letter, `9` for a digit, as in `AB-999999`."""
+
+    name: str
+    """Name."""
+    shape: str
+    """A: a letter, 9: a digit, as in AB-999999."""
+
+
 class Question(Model):
     """
     A question in plain words, or a tracker. Without limits it applies to every call and to the whole call.
@@ -591,6 +609,46 @@ class Recording(Model):
     """Bytes of the file."""
     media_type: str | None = None
     """Media type that the sender's server declared."""
+    redaction: str | None = None
+    """What was hidden, and by which policy."""
+
+
+class RedactedSpan(Model):
+    """Where something is hidden: seconds of a channel, without the words."""
+
+    kind: (
+        Literal[
+            "card",
+            "card_code",
+            "card_expiry",
+            "iban",
+            "account",
+            "national_id",
+            "phone",
+            "birth_date",
+            "password",
+            "email",
+            "spelled_name",
+            "address",
+            "person",
+            "organization",
+            "place",
+            "health",
+            "custom",
+        ]
+        | str
+    )
+    """Kind."""
+    channel: int
+    """Channel of the recording, from 0."""
+    start: float
+    """Start in seconds from the beginning of the recording."""
+    end: float
+    """End in seconds from the beginning of the recording."""
+    confidence: float
+    """Confidence, 0 to 1."""
+    pattern: str = ""
+    """Name of the pattern of the workspace."""
 
 
 class RetentionPeriod(Model):
@@ -1364,6 +1422,50 @@ class Layout(Model):
     """A person swapped the parties."""
 
 
+class NamedPolicy(Model):
+    """A policy as it was set, in a form that is stored with each call. `kinds` are sorted."""
+
+    name: str
+    """Name."""
+    version: int
+    """Version."""
+    mode: Literal["off", "mask", "redacted-only"] | str
+    """mask: originals are sealed; redacted-only: none is kept."""
+    kinds: list[
+        Literal[
+            "card",
+            "card_code",
+            "card_expiry",
+            "iban",
+            "account",
+            "national_id",
+            "phone",
+            "birth_date",
+            "password",
+            "email",
+            "spelled_name",
+            "address",
+            "person",
+            "organization",
+            "place",
+            "health",
+            "custom",
+        ]
+        | str
+    ] = []
+    """Kinds of data that are hidden."""
+    patterns: list[Pattern] = []
+    """Shapes that the workspace hides, such as its order numbers."""
+    last_digits: int = 0
+    """Last digits of cards, accounts and numbers that stay readable, 0 to 4."""
+    agents_exempt: bool = False
+    """Names of members stay."""
+    guard_seconds: float = 0.25
+    """Sound hidden before and after each span, in seconds."""
+    hold: bool = True
+    """A call that cannot be checked fails; false: it is shown with a warning."""
+
+
 class PromotionResult(Model):
     """Result of a promotion or its rollback. `skipped`: by callId, why a call did not change."""
 
@@ -1454,6 +1556,17 @@ class ScorecardResult(Model):
     """The items, in order."""
     sections: list[SectionScore] = []
     """Scores by section."""
+
+
+class StoredPolicy(Model):
+    """The policy of a workspace (`team_id` None) or a team; None: a team has its workspace's, a workspace none."""
+
+    team_id: UUID | None
+    """Id of the team; null: no team, or all of them."""
+    version: int
+    """Version."""
+    policy: NamedPolicy | None
+    """The policy as it was set; null: none."""
 
 
 class StoredScorecard(Model):
@@ -1552,6 +1665,21 @@ class CallListPage(Model):
     """Number of all matching calls, if requested."""
 
 
+class CallRedaction(Model):
+    """What was hidden in a call, by which policy. `reason`: why redaction could not look."""
+
+    status: Literal["off", "nothing_found", "found", "could_not_look"] | str
+    """Status."""
+    policy: NamedPolicy
+    """The policy as it was set; null: none."""
+    counts: dict[str, int] | None = None
+    """What was erased, by kind of object."""
+    spans: list[RedactedSpan] = []
+    """Where something is hidden, without the words."""
+    reason: str = ""
+    """The reason, for people."""
+
+
 class ReviewSheet(Model):
     """The questions of a reviewer and their answers; without answers of other reviewers and of the machine."""
 
@@ -1605,6 +1733,8 @@ class Transcript(Model):
     """How the language was decided, for people."""
     doubts: list[Doubt] = []
     """Stretches whose words are probably wrong."""
+    redaction: CallRedaction | None = None
+    """What was hidden, and by which policy."""
 
 
 class CallRecord(Model):
@@ -1666,6 +1796,8 @@ class CallRecord(Model):
     """Retention deleted transcript, findings and corrections."""
     legal_holds: list[str] = []
     """Reasons of the legal holds that cover the call."""
+    redaction: CallRedaction | None = None
+    """What was hidden, and by which policy."""
 
 
 class RunResult(Model):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     directory, keys, settings = lazy("db.workspace.directory", "db.workspace.keys", "serve_app.settings")
 
-SCOPES = ("submit", "read", "edit", "admin")
+SCOPES = ("submit", "read", "edit", "admin", "unredacted")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
 COPY_NOTE = "Only its hash is stored: copy it now, it cannot be shown again."
 ORDER = {None: "as for the team", True: "swapped: the customer comes first", False: "as sent: the agent comes first"}
@@ -66,7 +66,10 @@ BoundTeam = Annotated[
 Scopes = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="SCOPE", parser=_scope, help="submit, read, edit, admin; may be repeated.", show_default="submit"
+        metavar="SCOPE",
+        parser=_scope,
+        help="submit, read, edit, admin, unredacted; may be repeated.",
+        show_default="submit",
     ),
 ]
 Expires = Annotated[

@@ -31,9 +31,15 @@ class AsyncReading:
 
     _session: AsyncSession
 
-    async def read(self, call_id: UUID | str, *, version: Version = "corrected") -> CallRecord:
-        """Return the record of a call. Raises `NoSuchCall`."""
-        return await self._session.ask(CallRecord, "showCall", {"version": version}, call_id=call_id)
+    async def read(
+        self, call_id: UUID | str, *, version: Version = "corrected", unredacted: bool = False
+    ) -> CallRecord:
+        """Return the record of a call. Raises `NoSuchCall`.
+
+        `unredacted`: with the words that a policy has sealed; needs the scope `unredacted`, and is logged.
+        """
+        query = {"version": version, "unredacted": unredacted or None}
+        return await self._session.ask(CallRecord, "showCall", query, call_id=call_id)
 
     async def read_many(
         self, call_ids: Sequence[UUID | str], *, version: Version = "corrected"
@@ -45,15 +51,27 @@ class AsyncReading:
             for record in answer.items:
                 yield record
 
-    async def transcript(self, call_id: UUID | str, *, version: Version = "corrected") -> Transcript:
-        """Return the transcript. Raises `NotReady` before the call is completed."""
-        return await self._session.ask(Transcript, "showTranscript", {"version": version}, call_id=call_id)
+    async def transcript(
+        self, call_id: UUID | str, *, version: Version = "corrected", unredacted: bool = False
+    ) -> Transcript:
+        """Return the transcript. Raises `NotReady` before the call is completed. `unredacted`: as for `read`."""
+        query = {"version": version, "unredacted": unredacted or None}
+        return await self._session.ask(Transcript, "showTranscript", query, call_id=call_id)
 
     async def transcript_text(
-        self, call_id: UUID | str, *, form: Literal["txt", "srt", "vtt"] = "txt", version: Version = "corrected"
+        self,
+        call_id: UUID | str,
+        *,
+        form: Literal["txt", "srt", "vtt"] = "txt",
+        version: Version = "corrected",
+        unredacted: bool = False,
     ) -> str:
-        """Return the transcript as text or subtitles. Raises `NotReady` before the call is completed."""
-        return await self._session.text(_TEXTS[form], {"version": version}, call_id=call_id)
+        """Return the transcript as text or subtitles. Raises `NotReady` before the call is completed.
+
+        `unredacted`: as for `read`.
+        """
+        query = {"version": version, "unredacted": unredacted or None}
+        return await self._session.text(_TEXTS[form], query, call_id=call_id)
 
     async def events(self, call_id: UUID | str) -> list[CallMoment]:
         """Return the history of a call, the earliest first."""

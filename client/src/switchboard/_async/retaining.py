@@ -1,15 +1,16 @@
+from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
 
 from switchboard._async.session import AsyncSession
 from switchboard._pages import Page
-from switchboard.models import LegalHold, RetentionPeriod
+from switchboard.models import LegalHold, RetentionPeriod, StoredPolicy
 
 Content = Literal["recordings", "transcripts", "voiceprints", "submissions", "events", "access_log", "calls"]
 
 
 class AsyncRetaining:
-    """Retention periods and legal holds. They need the scope `admin` and a key of the workspace."""
+    """Retention periods, policies of redaction and legal holds: for workspace keys with the scope `admin`."""
 
     _session: AsyncSession
 
@@ -26,6 +27,28 @@ class AsyncRetaining:
         """
         body: dict[str, Any] = {"kind": kind, "days": days, "teamId": None if team_id is None else str(team_id)}
         return (await self._session.ask(Page[RetentionPeriod], "setRetention", body=body)).items
+
+    async def redaction(self) -> list[StoredPolicy]:
+        """Return the policies of redaction of the workspace and its teams; without one nothing is hidden."""
+        return (await self._session.ask(Page[StoredPolicy], "listRedaction")).items
+
+    async def set_redaction(
+        self,
+        mode: Literal["off", "mask", "redacted-only"] | None,
+        *,
+        presets: Sequence[Literal["pci", "privacy", "health"]] = (),
+        kinds: Sequence[str] = (),
+        team_id: UUID | str | None = None,
+        **more: Any,
+    ) -> list[StoredPolicy]:
+        """Set what is hidden in calls processed from now on, and return all policies.
+
+        `mode`: None removes the policy; a team then has that of the workspace. `more`: further fields of the body, such
+        as `lastDigits`. Raises `InvalidRequest`.
+        """
+        body: dict[str, Any] = {"mode": mode, "presets": [*presets], "kinds": [*kinds], **more}
+        body["teamId"] = None if team_id is None else str(team_id)
+        return (await self._session.ask(Page[StoredPolicy], "setRedaction", body=body)).items
 
     async def holds(self) -> list[LegalHold]:
         """Return the legal holds, including released ones, the latest first."""

@@ -1,8 +1,8 @@
 import io
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
 import httpx
@@ -84,14 +84,20 @@ class AsyncTransfers:
             return polars.read_parquet(path)
 
     async def audio(
-        self, call_id: UUID | str, *, channel: Channel | None = None, on_progress: OnBytes | None = None
+        self,
+        call_id: UUID | str,
+        *,
+        channel: Channel | None = None,
+        unredacted: bool = False,
+        on_progress: OnBytes | None = None,
     ) -> bytes:
         """Return the recording: `original` as fetched; `mixed`, `rep` or `customer` as WAV, 16 kHz, 16 bits, mono.
 
-        By default the original, or the mix if there are two files. Raises `NotReady`.
+        By default the original, or the mix if there are two files. `unredacted`: with the sound that a policy has
+        sealed; needs the scope `unredacted`, and is logged. Raises `NotReady`.
         """
         sink = io.BytesIO()
-        await self._fetch(call_id, channel, sink, on_progress)
+        await self._fetch(call_id, channel, unredacted, sink, on_progress)
         return sink.getvalue()
 
     async def download_audio(
@@ -100,15 +106,16 @@ class AsyncTransfers:
         path: str | Path,
         *,
         channel: Channel | None = None,
+        unredacted: bool = False,
         on_progress: OnBytes | None = None,
     ) -> Path:
         """Write the recording to a file atomically; return its path. Otherwise like `audio`."""
         with PartFile(path) as part:
-            await self._fetch(call_id, channel, part.file, on_progress)
+            await self._fetch(call_id, channel, unredacted, part.file, on_progress)
             return part.keep()
 
     async def _fetch(
-        self, call_id: UUID | str, channel: Channel | None, sink: Sink, on_progress: OnBytes | None
+        self, call_id: UUID | str, channel: Channel | None, unredacted: bool, sink: Sink, on_progress: OnBytes | None
     ) -> None:
         """Download a recording. A lost connection is resumed as long as bytes arrive within the timeout."""
         recording = Recording(sink, on_progress)
@@ -116,16 +123,16 @@ class AsyncTransfers:
         while True:
             before = recording.received
             try:
-                await self._receive(recording, call_id, channel)
+                await self._receive(recording, call_id, {"channel": channel, "unredacted": unredacted or None})
                 return
             except httpx.TransportError as lost:
                 if recording.received > before:
                     attempts = Attempts(self._session.timeout)
                 await async_sleep(attempts.after_loss(lost))
 
-    async def _receive(self, recording: Recording, call_id: UUID | str, channel: Channel | None) -> None:
+    async def _receive(self, recording: Recording, call_id: UUID | str, query: Mapping[str, Any]) -> None:
         async with self._session.stream(
-            "playCall", {"channel": channel}, SOUND, headers=recording.headers(), call_id=call_id
+            "playCall", query, SOUND, headers=recording.headers(), call_id=call_id
         ) as answer:
             recording.begin(answer)
             async for piece in answer.aiter_raw():

@@ -116,6 +116,10 @@ _FULL = (
     " VALUES (:workspace, call_digest(:workspace, gen_random_uuid()), :team)",
     "INSERT INTO erasures (workspace_id, kind, number, who) VALUES (:workspace, 'number', '+4930', 'me')",
     "INSERT INTO retention_periods (workspace_id, team_id, kind, days) VALUES (:workspace, :team, 'calls', 9)",
+    "INSERT INTO redaction_policies (workspace_id, team_id) VALUES (:workspace, :team)",
+    "INSERT INTO unredacted_recordings (call_pk, job_id, channel, uri, sha256, size_bytes, fetched_at)"
+    f" SELECT call_pk, job_id, 0, 'file:///b', 'cd', 7, now() FROM ({_JOB}) AS j",
+    f"INSERT INTO unredacted_words (call_pk, content) SELECT call_pk, '\"sealed\"' FROM ({_JOB}) AS j",
     "INSERT INTO legal_holds (workspace_id, kind, subject, reason, set_by)"
     " VALUES (:workspace, 'number', '+4930', 'r', 'me')",
     "INSERT INTO erasure_ledger (workspace_id, sequence, kind, who, previous, hash)"

@@ -93,6 +93,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "createContact": {"name": "Ann"},
     "createKey": {"name": "pbx", "scopes": ["submit"]},
     "setRetention": {"kind": "calls", "days": 30},
+    "setRedaction": {"mode": "mask", "presets": ["pci"], "patterns": [{"name": "order", "shape": "AB-9999"}]},
     "createHold": {"kind": "number", "subject": "+493088", "reason": "Case 13"},
 }
 

@@ -127,6 +127,12 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("contacts delete", ("Bo Lind", *workspace_option)),
         ("retention set", ("access_log", "120", "--team", TEAM, *workspace_option)),
         ("retention set", ("access_log", "a year", *workspace_option)),
+        ("redact", ("--dry-run", *workspace_option)),
+        ("redaction set", ("mask", "--preset", "privacy", "--pattern", "order=AB-999999", *workspace_option)),
+        ("redaction set", ("mask", *workspace_option)),
+        ("redaction set", ("hidden", *workspace_option)),
+        ("redaction set", ("mask", "--pattern", "AB-999999", *workspace_option)),
+        ("redaction set", ("none", "--team", TEAM, *workspace_option)),
         (
             "holds create",
             ("--number", "+49 30 1234567", "--reason", "The dispute about the bill of May", *workspace_option),

@@ -127,6 +127,7 @@ class Filled:
         state.run(self._review)
         made("retention", "set", "transcripts", "3650")
         made("retention", "set", "voiceprints", "365", "--team", TEAM)
+        made("redaction", "set", "mask", "--preset", "pci", "--preset", "privacy", "--kind", "health")
         made("holds", "create", "--call", str(self.completed), "--reason", "The dispute about the bill of May")
         made("holds", "create", "--number", "+4930123456789", "--reason", "Case 12")
         made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
@@ -223,6 +224,8 @@ class Filled:
             "contacts list": (),
             "retention list": (),
             "retention status": (),
+            "redaction list": (),
+            "redaction status": (),
             "holds list": (),
             "gold list": (),
             "gold show": ("frequent-billing-questions.checked-by-two",),

@@ -1,0 +1,104 @@
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from serve_app.cli.ui import database as databases
+from serve_app.cli.ui import lookup
+from serve_app.cli.ui.errors import USAGE, CommandError
+from serve_app.cli.ui.lazy import lazy
+from serve_app.cli.ui.options import CallIds, Since, Team, Workspace, moment_of
+from serve_app.cli.ui.output import Json, counted, err, progress_bar
+from serve_app.cli.ui.resource import Result
+
+if TYPE_CHECKING:
+    from db.core.database import Database
+    from db.records import late_redaction
+    from db.records.late_redaction import LateFilter
+else:
+    (late_redaction,) = lazy("db.records.late_redaction")
+
+POLL_SECONDS = 0.5
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls, and change nothing.")]
+
+
+def redact(
+    since: Since = None,
+    team: Team = None,
+    call: CallIds = None,
+    dry_run: DryRun = False,
+    workspace: Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Apply the policies of redaction to stored calls: words, sound, findings, search.
+
+    Calls are redacted by the running service while no live call waits, also after this command ends. Corrections, gold
+    sets and results of runs of a call in which something is hidden are deleted. Hidden data of redacted-only cannot be
+    restored. A repeated command continues.
+
+    Examples:
+
+      switchboard redact --since 2026-01-01 --dry-run
+
+      switchboard redact --team support
+    """
+
+    async def run(database: "Database") -> Result:
+        home = (await lookup.workspace(database, workspace)).workspace_id
+        filter_ = late_redaction.LateFilter(
+            await moment_of(database, since), await lookup.team_id(database, home, team), tuple(call or ())
+        )
+        return await _redact(database, home, filter_, dry_run)
+
+    databases.run(run, not dry_run).print(json_)
+
+
+async def _redact(database: "Database", home: UUID, filter_: "LateFilter", dry_run: bool) -> Result:
+    if not await late_redaction.policies(database, home):
+        advice = "`switchboard redaction set mask --preset pci` sets one."
+        raise CommandError("No policy of redaction applies to the workspace.", advice, USAGE)
+    due = await late_redaction.count_due(database, home, filter_)
+    unreachable = await late_redaction.without_recording(database, home, filter_)
+    if dry_run:
+        shown = f"{counted(due, 'call')} would be redacted. Nothing was changed."
+        return Result({"due": due, "withoutRecording": unreachable}, shown, _notes(unreachable))
+    failed = await _wait(database, home, await _queue(database, home, filter_), due)
+    remaining = await late_redaction.count_due(database, home, filter_)
+    data = {
+        "due": due,
+        "redacted": due - remaining,
+        "remaining": remaining,
+        "failed": failed,
+        "withoutRecording": unreachable,
+    }
+    lines = f"Redacted {counted(due - remaining, 'call')}; {remaining} remain."
+    return Result(data, lines, _notes(unreachable), failed=bool(remaining))
+
+
+def _notes(unreachable: int) -> tuple[str, ...]:
+    if not unreachable:
+        return ()
+    has = "has" if unreachable == 1 else "have"
+    return (
+        f"{counted(unreachable, 'call')} {has} no recording any more and cannot be redacted: `switchboard erase` them.",
+    )
+
+
+async def _queue(database: "Database", home: UUID, filter_: "LateFilter") -> list[int]:
+    queued: list[int] = []
+    while batch := await late_redaction.queue_due(database, home, filter_, queued[-1] if queued else 0):
+        queued += batch
+    return queued
+
+
+async def _wait(database: "Database", home: UUID, queued: list[int], due: int) -> int:
+    """Wait for the service; return how many calls failed."""
+    with progress_bar(disable=not err().is_terminal) as bar:
+        task = bar.add_task("Redacting", total=due)
+        while True:
+            progress = await late_redaction.progress(database, home, queued)
+            bar.update(task, completed=len(queued) - progress.waiting)
+            if not progress.waiting:
+                return progress.failed
+            await asyncio.sleep(POLL_SECONDS)
