@@ -5,12 +5,15 @@ from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from db.core.database import EVERY_WORKSPACE, Database
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 CONDUCTOR = "Conductor"
+DISK_FULL = "53100"  # SQLSTATE
+# 4 MB, which PostgreSQL writes to a temporary file under a small work_mem: nothing of it remains, not even in the WAL.
+SPILL = "SELECT count(piece) FROM unnest(array_fill(repeat('x', 8000), ARRAY[500])) AS piece"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,19 @@ async def standing(database: Database) -> DatabaseStatus:
         except ProgrammingError:  # a table or column is missing, or not readable before a migration
             return DatabaseStatus(current=False)
     return DatabaseStatus(version is not None and version >= revisions()[-1], silent)
+
+
+async def has_room(database: Database) -> bool:
+    """Return whether PostgreSQL can write some MB to its disk. Raises one of `OUTAGES` without a response."""
+    try:
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            await connection.execute(sa.text("SET LOCAL work_mem = '64kB'"))
+            await connection.execute(sa.text(SPILL))
+    except OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) != DISK_FULL:
+            raise
+        return False
+    return True
 
 
 async def heartbeat(database: Database) -> None:

@@ -10,9 +10,11 @@ from db.events import deliveries as event_views
 from db.events import endpoints as webhooks
 from db.events import upkeep
 from db.events.types import type_names
+from db.secrets import rotate
+from serve_app.cli.ui import resealing
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.options import Team, Time, moment_of, parse_id, parse_time
-from serve_app.cli.ui.output import counted, duration, fields, moment, print_json
+from serve_app.cli.ui.output import duration, fields, moment, print_json
 from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, details, listing
 from serve_app.settings import Settings
 from serve_app.webhooks import payload, signing
@@ -307,13 +309,7 @@ async def reseal(database: "Database") -> Result:
 
       SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard webhooks reseal
     """
-    sealer = Settings().sealer()
-    count = await webhooks.reseal(database, sealer)
-    return Result(
-        {"resealed": count, "sealed": sealer.seals},
-        f"{counted(count, 'secret')} sealed with the current key.",
-        warnings=() if sealer.seals else ("SWITCHBOARD_SECRETS_KEYS is not set: secrets are stored unsealed.",),
-    )
+    return await resealing.reseal(database, rotate.WEBHOOKS, "secret", "`webhooks rotate-secret` replaces them")
 
 
 def _event(text: str) -> UUID:
