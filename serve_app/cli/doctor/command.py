@@ -91,7 +91,7 @@ def node_checks(gpus: int | None = None) -> Checks:
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
         ("variables", lambda: service.variables(faults)),
-        ("storage", lambda: service.storage(settings)),
+        ("storage", lambda: service.storage(settings, is_full=Level.WARN)),
     ]
 
 

@@ -17,7 +17,7 @@ import psutil
 
 from db.server.readiness import has_room
 from pipeline.fetch import room
-from serve_app.cli.doctor.command import Check, bad, good, is_private_host, warn
+from serve_app.cli.doctor.command import Check, Level, bad, good, is_private_host, warn
 from serve_app.cli.ui.output import counted
 from serve_app.data_folder import KEY_FILE
 from serve_app.service import ray_access
@@ -71,26 +71,29 @@ def data_folder(settings: Any) -> Iterator[Check]:
     yield _with_room("data folder", fact, folder, "SWITCHBOARD_DATA_DIR")
 
 
-def storage(settings: Any) -> Iterator[Check]:
-    yield _place("storage", settings.storage_url, "SWITCHBOARD_STORAGE")
+def storage(settings: Any, is_full: Level = Level.BAD) -> Iterator[Check]:
+    """Check the folders that nodes share. `is_full`: how a full disk counts; a node may join in any case."""
+    yield _place("storage", settings.storage_url, "SWITCHBOARD_STORAGE", is_full)
     if settings.scratch:
-        yield _place("scratch", settings.scratch, "SWITCHBOARD_SCRATCH")
+        yield _place("scratch", settings.scratch, "SWITCHBOARD_SCRATCH", is_full)
 
 
-def _with_room(name: str, fact: str, place: str | Path, setting: str) -> Check:
+def _with_room(name: str, fact: str, place: str | Path, setting: str, is_full: Level = Level.BAD) -> Check:
     """Check the free space of a place that is otherwise in order."""
     free = room.free_bytes(place)
     if free is None:
         return good(name, fact)
     fact = f"{fact}, {free / (1 << 30):.1f} GiB free"
     if free < room.MIN_ROOM_BYTES:
-        return bad(name, f"{fact}: the disk is full", f"Free some space, or move {setting} to a larger disk.")
+        return Check(
+            name, is_full, f"{fact}: the disk is full", f"Free some space, or move {setting} to a larger disk."
+        )
     if free < MIN_FREE_BYTES:
         return warn(name, fact, f"That is little for recordings and a database: free some space, or move {setting}.")
     return good(name, fact)
 
 
-def _place(name: str, url: str, setting: str) -> Check:
+def _place(name: str, url: str, setting: str, is_full: Level) -> Check:
     """Check an fsspec URL: create a file in a folder, or list a bucket."""
     import fsspec
 
@@ -105,7 +108,7 @@ def _place(name: str, url: str, setting: str) -> Check:
                 pass
         except OSError as error:
             return bad(name, f"{url}: {error.strerror}", "Make it writable for this user, or choose another URL.")
-        return _with_room(name, url, root, setting)
+        return _with_room(name, url, root, setting, is_full)
     try:
         system.ls(root.split("/")[0])
     except Exception as error:  # each object store has its own exceptions
