@@ -23,7 +23,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/.ready $(BLOCKING)  ## virtual environment with the locked dependencies, and the blocking client
+setup: $(VENV)/.ready $(BLOCKING)  ## virtual environment with the locked dependencies (EXTRA=aws, gcp or cuda: and those)
+	@for extra in $(EXTRA); do $(BIN)/uv pip install --quiet --require-hashes --no-deps --python $(BIN)/python \
+		--requirement serve_app/deploy/$$extra.lock && echo "$$extra is installed, as locked." || exit 1; done
 
 $(VENV)/.ready: requirements.lock $(INSTALLER) pyproject.toml client/pyproject.toml
 	@started=$$(date +%s); \

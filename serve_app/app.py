@@ -58,7 +58,9 @@ class ConductorReplica:
         await self._loop.start()
         for loop in self._other_loops.values():
             await loop.start()
-        self._facts = DatabaseMetrics(self._events_database, settings.scaling)
+        data = {"data": settings.data_dir} if settings.data_dir.is_dir() else {}
+        places = {**data, "recordings": settings.storage_url}
+        self._facts = DatabaseMetrics(self._events_database, settings.scaling, places)
         self._facts.start()
         self._reports = [
             asyncio.create_task(self._store_fixed_replicas(settings)),

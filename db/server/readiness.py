@@ -11,6 +11,7 @@ from db.core.database import EVERY_WORKSPACE, Database
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 CONDUCTOR = "Conductor"
+BACKUP = "Backup"  # a row of the table `engines`, as the heartbeat of a Conductor is
 DISK_FULL = "53100"  # SQLSTATE
 # 4 MB, which PostgreSQL writes to a temporary file under a small work_mem: nothing of it remains, not even in the WAL.
 SPILL = "SELECT count(piece) FROM unnest(array_fill(repeat('x', 8000), ARRAY[500])) AS piece"
@@ -53,13 +54,20 @@ async def has_room(database: Database) -> bool:
     return True
 
 
-async def heartbeat(database: Database) -> None:
-    """Record that a Conductor of the service works. `backlog.note_replicas` records their number."""
+async def heartbeat(database: Database, name: str = CONDUCTOR) -> None:
+    """Record that a Conductor works, whose number `backlog.note_replicas` records, or that a `BACKUP` is complete."""
     beat = sa.text(
         "INSERT INTO engines (name, replicas, wanted, heartbeat_at) VALUES (:name, 1, 1, now())"
         " ON CONFLICT (name) DO UPDATE SET heartbeat_at = now()"
     )
-    await database.change(EVERY_WORKSPACE, beat, {"name": CONDUCTOR})
+    await database.change(EVERY_WORKSPACE, beat, {"name": name})
+
+
+async def backup_age(database: Database) -> float | None:
+    """Return the seconds since the last complete backup; None before the first."""
+    age = sa.text("SELECT extract(epoch FROM now() - heartbeat_at)::float AS age FROM engines WHERE name = :name")
+    row = await database.first(EVERY_WORKSPACE, age, {"name": BACKUP})
+    return row.age if row else None
 
 
 @cache
