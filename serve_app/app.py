@@ -17,6 +17,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -58,8 +59,9 @@ class ConductorReplica:
         await self._loop.start()
         for loop in self._other_loops.values():
             await loop.start()
-        data = {"data": settings.data_dir} if settings.data_dir.is_dir() else {}
-        places = {**data, "recordings": settings.storage_url}
+        places: dict[str, str | Path] = {"recordings": settings.storage_url}
+        if settings.data_dir.is_dir():
+            places["data"] = settings.data_dir
         self._facts = DatabaseMetrics(self._events_database, settings.scaling, places)
         self._facts.start()
         self._reports = [

@@ -18,7 +18,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.rows import columns, read
 from db.core.tables import engines, jobs, paces, teams, workspaces
-from db.server.readiness import BACKUP
 
 USUAL_SECONDS = 240.0  # assumed for a call of unknown length, before any call was processed
 RTFX_HALF_LIFE = 50.0  # finished calls after which earlier ones count half
@@ -315,7 +314,7 @@ async def _paces(connection: AsyncConnection) -> tuple[MeasuredRtfx, ...]:
 
 
 async def _engines(connection: AsyncConnection) -> tuple[ReplicaState, ...]:
-    rows = await connection.execute(sa.select(engines).where(engines.c.name != BACKUP).order_by(engines.c.name))
+    rows = await connection.execute(sa.select(engines).order_by(engines.c.name))
     return tuple(read(ReplicaState, row) for row in rows)
 
 

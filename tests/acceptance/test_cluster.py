@@ -296,11 +296,11 @@ def test_a_key_is_replaced_by_two_changes_of_settings_while_calls_come_in(deploy
     file = deployed.project / "deploy.env"
     (old,) = re.findall(r"SWITCHBOARD_SECRETS_KEYS='(.*)'", file.read_text())
     new = base64.b64encode(secrets.token_bytes(32)).decode()
-    for keys in (f"{old},{new}", f"{new},{old}"):
+    for number, keys in enumerate((f"{old},{new}", f"{new},{old}"), 1):
         replicas = running_replicas(deployed)
         deployed.change_settings("SWITCHBOARD_SECRETS_KEYS", keys)
         deployed.wait_for(lambda: not running_replicas(deployed) & replicas)  # noqa: B023
-        deployed.note(f"all replicas are replaced, with {1 + keys.index(new) // 2} of two changes")
+        deployed.note(f"all replicas are replaced after change {number}")
         deployed.calls_done(2)
     for group in ("calls", "credentials", "webhooks"):
         deployed.ray("exec", CONFIG, f"switchboard {group} reseal")
