@@ -62,8 +62,7 @@ def _replace(code: bytes, settings: bytes | None, target: str, home: Path) -> st
     place, unfinished = home / "switchboard", home / UNFINISHED
     interrupted = unfinished.exists()
     former_settings = release.settings(home)
-    has_code = all((place / entry).exists() for entry in NAMES)
-    if not interrupted and has_code and (release.digest(place), former_settings) == (target, settings):
+    if not interrupted and _has(place, target) and former_settings == settings:
         return "has this release already"
     started = time.monotonic()
     unpacked = _unpack(code, place / RELEASES / target)
@@ -95,11 +94,16 @@ def _unpack(code: bytes, folder: Path) -> Path:
     part.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(code)) as tar:
         tar.extractall(part, filter="data")
-    if folder.exists():
+    if _has(folder, folder.name):
         shutil.rmtree(part)
-    else:
+    else:  # absent, or what a killed run left of it
+        shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
     return folder
+
+
+def _has(place: Path, target: str) -> bool:
+    return all((place / name).is_file() for name in release.PROJECT_FILES) and release.digest(place) == target
 
 
 def _adopt(place: Path) -> Path | None:

@@ -68,6 +68,9 @@ def test_releases_are_replaced_and_restored_inside_a_mount_and_two_are_kept(moun
         assert spread.take_over(spread.archive(head), SETTINGS, release.digest(head)).startswith("has this release now")
         assert word_of(mount.parent) == f"# {word}\n" and release.digest(mount) == release.digest(head)
     assert len(list((mount / spread.RELEASES).iterdir())) == 2
+    (mount / spread.RELEASES / release.digest(mount) / "serve_app/app.py").unlink()  # by a run that was killed
+    assert spread.take_over(spread.archive(head), SETTINGS, release.digest(head)).startswith("has this release now")
+    assert word_of(mount.parent) == "# second\n"
     broken = project(tmp_path / "broken", setup="exit 3\n", word="broken")
     with pytest.raises(RuntimeError, match="ended with 3"):
         spread.take_over(spread.archive(broken), b"", release.digest(broken))
