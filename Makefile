@@ -23,7 +23,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(VENV)/.ready $(BLOCKING)  ## virtual environment with the locked dependencies, and the blocking client
+setup: $(VENV)/.ready $(BLOCKING)  ## virtual environment with the locked dependencies (EXTRA=aws, gcp or cuda: and those)
+	@for extra in $(EXTRA); do $(BIN)/uv pip install --quiet --require-hashes --no-deps --python $(BIN)/python \
+		--requirement serve_app/deploy/$$extra.lock && echo "$$extra is installed, as locked." || exit 1; done
 
 $(VENV)/.ready: requirements.lock $(INSTALLER) pyproject.toml client/pyproject.toml
 	@started=$$(date +%s); \
@@ -130,14 +132,14 @@ format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes
-EXTRA = import sys, tomllib; \
+LISTED = import sys, tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]], sep="\n")
 
 lock: setup  ## renew requirements.lock, and what images and nodes install beside it (serve_app/deploy/*.lock)
 	@$(COMPILE) --extra dev --extra evaluation pyproject.toml --output-file requirements.lock
 	@# botocore wants a python-dateutil below that of the lock; all else is as locked
 	@grep -oE '^[A-Za-z0-9._-]+==[^ ]+' requirements.lock | grep -v '^python-dateutil==' > $(VENV)/locked
-	@for extra in aws cuda gcp; do $(BIN)/python -c '$(EXTRA)' $$extra | \
+	@for extra in aws cuda gcp; do $(BIN)/python -c '$(LISTED)' $$extra | \
 		$(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file serve_app/deploy/$$extra.lock - || exit 1; done
 	@printf '%s\n' boto3 flask flask-cors 'moto[s3]' s3fs | \
 		$(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file tests/s3.lock -

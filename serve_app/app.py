@@ -16,6 +16,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -57,7 +59,10 @@ class ConductorReplica:
         await self._loop.start()
         for loop in self._other_loops.values():
             await loop.start()
-        self._facts = DatabaseMetrics(self._events_database, settings.scaling)
+        places: dict[str, str | Path] = {"recordings": settings.storage_url}
+        if settings.data_dir.is_dir():
+            places["data"] = settings.data_dir
+        self._facts = DatabaseMetrics(self._events_database, settings.scaling, places)
         self._facts.start()
         self._reports = [
             asyncio.create_task(self._store_fixed_replicas(settings)),
@@ -175,14 +180,34 @@ def recognizer_environment() -> dict[str, str]:
     return HEAP | {name: os.environ[name] for name in HEAP if name in os.environ}
 
 
-def build_intake(settings: Settings, release: str | None = None) -> Application:
-    """Build the application that takes calls in. `release`: as in `_environment`, here and below."""
+SERVICE_NODE = "service_node"
+"""The resource of nodes without a GPU (cluster.yaml, start.sh, the chart): Intake, Api, Console and Conductor run there
+and keep no GPU node from going."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """What `serve deploy` adds. `release`: as in `_environment`; `service_nodes`: whether to use `SERVICE_NODE`."""
+
+    release: str | None = None
+    service_nodes: bool = False
+
+    @classmethod
+    def of(cls, args: Mapping[str, Any]) -> "Shipped":
+        return cls(args.get("release"), bool(args.get("service_nodes")))
+
+
+HERE = Shipped()
+
+
+def build_intake(settings: Settings, shipped: Shipped = HERE) -> Application:
+    """Build the application that takes calls in."""
     from serve_app.intake.deployment import Intake
 
     return Intake.options(
         **replica_config(settings.scaling.intake, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release, ONE_LOOP)},
+        ray_actor_options=_service_actor(settings, shipped, ONE_LOOP),
         # Above its places Intake itself answers, as a problem document; Serve's limit is higher.
         max_ongoing_requests=settings.limits.REQUESTS,
         max_queued_requests=settings.limits.QUEUE,
@@ -194,7 +219,7 @@ def build_intake(settings: Settings, release: str | None = None) -> Application:
     ).bind()
 
 
-def build_api(settings: Settings, release: str | None = None) -> Application:
+def build_api(settings: Settings, shipped: Shipped = HERE) -> Application:
     """Build the application that serves results."""
     from serve_app.api.deployment import Api
 
@@ -202,7 +227,7 @@ def build_api(settings: Settings, release: str | None = None) -> Application:
     return Api.options(
         **replica_config(settings.scaling.api, target_ongoing_requests=8),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release)},
+        ray_actor_options=_service_actor(settings, shipped),
         max_ongoing_requests=options.REQUESTS,
         max_queued_requests=settings.limits.QUEUE,
         backpressure_config={"status_code": 503, "retry_after_s": options.RETRY_AFTER_SECONDS},
@@ -214,14 +239,14 @@ def build_api(settings: Settings, release: str | None = None) -> Application:
     ).bind()
 
 
-def build_console(settings: Settings, release: str | None = None) -> Application:
+def build_console(settings: Settings, shipped: Shipped = HERE) -> Application:
     """Build the application that serves the pages."""
     from serve_app.console.deployment import Console
 
     return Console.options(
         **replica_config(settings.scaling.console, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release)},
+        ray_actor_options=_service_actor(settings, shipped),
         max_ongoing_requests=settings.api.REQUESTS,
         max_queued_requests=256,
         max_surge_percent=100,
@@ -231,12 +256,13 @@ def build_console(settings: Settings, release: str | None = None) -> Application
     ).bind()
 
 
-def build_calls(settings: Settings, release: str | None = None) -> Application:
+def build_calls(settings: Settings, shipped: Shipped = HERE) -> Application:
     """Build the application that processes calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
     store = str(settings.checkpoints) if settings.checkpoints else None
+    recognizing = _environment(shipped.release, recognizer_environment())
     transcriber = Transcriber.options(
-        **_engine_options("transcriber", settings, cluster_gpus, _environment(release, recognizer_environment())),
+        **_engine_options("transcriber", settings, cluster_gpus, recognizing),
         max_ongoing_requests=64,
     ).bind(
         settings.asr.model_dump(mode="json", exclude=set(settings.asr.secrets())),
@@ -245,12 +271,12 @@ def build_calls(settings: Settings, release: str | None = None) -> Application:
         "serve_app.settings:asr_secrets" if settings.asr.secrets() else None,
     )
     diarizer = Diarizer.options(
-        **_engine_options("diarizer", settings, cluster_gpus, _environment(release)), max_ongoing_requests=32
+        **_engine_options("diarizer", settings, cluster_gpus, _environment(shipped.release)), max_ongoing_requests=32
     ).bind(settings.diarization.model_dump(mode="json"), store)
     return Conductor.options(
         **replica_config(settings.scaling.conductor, **autoscaling("Conductor", settings.scaling)),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release)},
+        ray_actor_options=_service_actor(settings, shipped),
         health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
         graceful_shutdown_wait_loop_s=0.5,
@@ -276,22 +302,28 @@ def _engine_options(name: str, settings: Settings, cluster_gpus: float, environm
 
 def intake(args: dict[str, Any]) -> Application:
     """Build for `serve deploy`; `args` as in `_settings`."""
-    return build_intake(_settings(args), args.get("release"))
+    return build_intake(_settings(args), Shipped.of(args))
 
 
 def api(args: dict[str, Any]) -> Application:
     """Build for `serve deploy`; `args` as in `_settings`."""
-    return build_api(_settings(args), args.get("release"))
+    return build_api(_settings(args), Shipped.of(args))
 
 
 def console(args: dict[str, Any]) -> Application:
     """Build for `serve deploy`; `args` as in `_settings`."""
-    return build_console(_settings(args), args.get("release"))
+    return build_console(_settings(args), Shipped.of(args))
 
 
 def calls(args: dict[str, Any]) -> Application:
     """Build for `serve deploy`; `args` as in `_settings`."""
-    return build_calls(_settings(args), args.get("release"))
+    return build_calls(_settings(args), Shipped.of(args))
+
+
+def _service_actor(settings: Settings, shipped: Shipped, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return Ray's options for a replica that needs no GPU."""
+    place = {"resources": {SERVICE_NODE: 0.001}} if shipped.service_nodes else {}
+    return {"num_cpus": settings.scaling.replica_cpus, **place, **_environment(shipped.release, variables)}
 
 
 def _environment(release: str | None, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -306,10 +338,10 @@ def _environment(release: str | None, extra: Mapping[str, str] | None = None) ->
 def _settings(args: dict[str, Any]) -> Settings:
     """Return the settings of this node's environment, with `args["scaling"]` over them.
 
-    `args["release"]` does not change them; with another one Serve replaces the replicas. Raises ValueError for any
-    other argument: replicas would not see it.
+    The others of `Shipped` do not change them; with another release Serve replaces the replicas. Raises ValueError for
+    any other argument: replicas would not see it.
     """
-    if others := sorted(args.keys() - {"scaling", "release"}):
+    if others := sorted(args.keys() - {"scaling", "release", "service_nodes"}):
         raise ValueError(
             f"args may hold `scaling` only, not {', '.join(others)}: set it in the environment of every node instead."
         )

@@ -169,8 +169,13 @@ class Settings(BaseSettings):
     )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto",
-        description="Log format: text, json (one object per line), or auto: text if the service is started from a "
-        "terminal, otherwise json.",
+        description="Log format: text, json (one object per line), or auto: text if the logs go to a terminal, "
+        "otherwise json.",
+    )
+    log_dir: Path | None = Field(
+        None,
+        description="Folder for the logs of `switchboard up`: switchboard.log, 6 files of 50 MB at most; unset: "
+        "standard output.",
     )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
@@ -194,7 +199,7 @@ class Settings(BaseSettings):
     def _of_the_user(cls, folder: Any) -> Any:
         return data_folder.default() if folder is None else folder
 
-    @field_validator("data_dir", "checkpoints")
+    @field_validator("data_dir", "checkpoints", "log_dir")
     @classmethod
     def _absolute(cls, folder: Path | None) -> Path | None:
         """Make the path absolute: replicas run in another folder than the process that passes it to them."""
@@ -258,10 +263,16 @@ class Settings(BaseSettings):
         return f"{self.base_url}/console"
 
     @property
+    def logs_as_json(self) -> bool:
+        """Whether logs are JSON, decided in the process that starts the service."""
+        return self.log_format == "json" or (
+            self.log_format == "auto" and not (sys.stdout.isatty() and not self.log_dir)
+        )
+
+    @property
     def serve_logging(self) -> dict[str, str]:
-        """Ray Serve's `logging_config`, decided in the process that starts the service."""
-        automatic = "text" if sys.stderr.isatty() else "json"
-        return {"encoding": (automatic if self.log_format == "auto" else self.log_format).upper()}
+        """Ray Serve's `logging_config`."""
+        return {"encoding": "JSON" if self.logs_as_json else "TEXT"}
 
     @property
     def storage_url(self) -> str:

@@ -27,6 +27,7 @@ mount --bind "$1" "$2"
 cd "$2"
 mount --bind tmp /tmp
 mount --bind passwd /etc/passwd
+[ ! -d mounted ] || mount --bind mounted switchboard
 mkdir -p /run/sshd
 /usr/sbin/sshd -D -f "$2/sshd_config" &
 wait
@@ -102,17 +103,20 @@ class Packages:
 
 @contextlib.contextmanager
 def hosts(
-    folder: Path, addresses: list[str], profiles: Mapping[str, Mapping[str, str]], key: Path
+    folder: Path, addresses: list[str], profiles: Mapping[str, Mapping[str, str]], key: Path, mounted: str = ""
 ) -> Iterator[dict[str, Host]]:
     """Start machines by address, which reach only each other, and accept logins with `key`.
 
-    `profiles` has the variables of a login on each. Logins are of USER, whose home is otherwise empty. Not for a folder
-    below /tmp, which is a different one on each machine.
+    `profiles` has the variables of a login on each. Logins are of USER, whose home is otherwise empty. On the machine
+    `mounted` ~/switchboard is a mount, as in the containers of `ray up`. Not for a folder below /tmp, which is a
+    different one on each machine.
     """
     with contextlib.ExitStack() as stack:
         machines = {}
         for machine in stack.enter_context(connected(folder, addresses)):
             _furnish(machine, profiles.get(machine.address, {}), key)
+            for name in ("mounted", "switchboard") if machine.address == mounted else ():
+                (machine.home / name).mkdir()
             machines[machine.address] = stack.enter_context(_running(machine))
         yield machines
 

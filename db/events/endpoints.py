@@ -19,7 +19,6 @@ from db.core.tables import webhook_endpoints
 from db.events import outbox as events
 from db.events import upkeep
 from db.events.types import PARTS, type_names
-from db.secrets.encryption import Sealer
 from db.workspace.admin_log import Actor, Changing, NotInDirectory, changing
 
 MAX_ENDPOINTS = 20  # of a workspace: each adds a row to every change of every call
@@ -191,24 +190,6 @@ async def sealed_secrets(database: Database, endpoint: Endpoint) -> tuple[str, .
     query = sa.select(events.SEALED_SECRETS).where(webhook_endpoints.c.id == endpoint.endpoint_id)
     async with database.transaction(endpoint.workspace_id) as connection:
         return tuple((await connection.execute(query)).scalar_one_or_none() or ())
-
-
-async def reseal(database: Database, sealer: Sealer) -> int:
-    """Seal every secret of every workspace with the first key; return how many endpoints changed.
-
-    Raises SecretSealed; then nothing has changed.
-    """
-    changed = 0
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        for row in await connection.execute(sa.select(webhook_endpoints).with_for_update(key_share=True)):
-            sealed = {name: row._mapping[name] for name in ("secret", "previous_secret")}
-            resealed = {name: text and sealer.reseal(text) for name, text in sealed.items()}
-            if resealed != sealed:
-                await connection.execute(
-                    sa.update(webhook_endpoints).where(webhook_endpoints.c.id == row.id).values(**resealed)
-                )
-                changed += 1
-    return changed
 
 
 _COLUMNS = tuple(

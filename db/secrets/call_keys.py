@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.core.database import EVERY_WORKSPACE, Database
+from db.core.database import Database
 from db.core.rows import dump_json
 from db.core.tables import call_keys, workspaces
 from db.secrets.encryption import Sealer, SecretSealed
@@ -145,30 +145,6 @@ async def sealed(connection: AsyncConnection, call_pk: int, workspace_id: UUID, 
 def seal(key: bytes, value: Any) -> str:
     """Return a value as JSON, compressed and encrypted, in base64."""
     return base64.b64encode(_encrypt(key, zlib.compress(dump_json(value).encode(), 1), b"value")).decode("ascii")
-
-
-async def reseal(database: Database, sealer: Sealer) -> tuple[int, int]:
-    """Seal the keys of all workspaces with the first key; return how many changed and how many could not be opened."""
-    changed, unopened = 0, 0
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        query = sa.select(workspaces.c.id, workspaces.c.data_key).where(workspaces.c.data_key.is_not(None))
-        for row in (await connection.execute(query.order_by(workspaces.c.id).with_for_update(key_share=True))).all():
-            try:
-                fresh = sealer.reseal(row.data_key)
-            except SecretSealed:
-                unopened += 1
-                continue
-            if fresh != row.data_key:
-                is_workspace = workspaces.c.id == row.id
-                await connection.execute(sa.update(workspaces).where(is_workspace).values(data_key=fresh))
-                changed += 1
-    return changed, unopened
-
-
-async def has_stale(database: Database, sealer: Sealer) -> bool:
-    """Return whether the key of a workspace is not sealed with the first key."""
-    query = sa.select(workspaces.c.data_key).where(workspaces.c.data_key.is_not(None))
-    return any(not sealer.is_fresh(key) for key in await database.column(EVERY_WORKSPACE, query))
 
 
 async def _workspace_key(connection: AsyncConnection, workspace_id: UUID, sealer: Sealer) -> bytes:

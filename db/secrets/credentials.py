@@ -89,23 +89,6 @@ async def remove(database: Database, workspace_id: UUID, server: Server) -> bool
     return await database.change(workspace_id, sa.delete(host_credentials).where(*_at(workspace_id, server))) == 1
 
 
-async def reseal(database: Database, workspace_id: UUID, sealer: Sealer) -> int:
-    """Seal all secrets of a workspace with the first key; return how many changed. Raises `SecretSealed`."""
-    changed = 0
-    async with database.transaction(workspace_id) as connection:
-        query = sa.select(host_credentials).where(host_credentials.c.workspace_id == workspace_id).with_for_update()
-        for row in await connection.execute(query):
-            if sealer.is_fresh(row.secret):
-                continue
-            await connection.execute(
-                sa.update(host_credentials)
-                .where(*_at(workspace_id, Server(row.host, row.port)))
-                .values(secret=sealer.reseal(row.secret))
-            )
-            changed += 1
-    return changed
-
-
 async def find(database: Database, workspace_id: UUID, sealer: Sealer, host: str, port: int) -> Credential | None:
     """Return the opened credential that the workspace presents to exactly this server. Raises `SecretSealed`."""
     columns = (host_credentials.c.kind, host_credentials.c.name, host_credentials.c.secret)

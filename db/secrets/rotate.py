@@ -4,8 +4,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE, Database
-from db.core.tables import calls, submissions
-from db.secrets.encryption import SecretSealed
+from db.core.tables import calls, host_credentials, submissions, webhook_endpoints, workspaces
+from db.secrets.encryption import Sealer, SecretSealed
 from db.secrets.recording_urls import BODY_FIELDS, UrlSealer, in_body
 
 BATCH = 200  # rows in one transaction: a submission blocked by it waits for tens of milliseconds
@@ -18,9 +18,14 @@ _NOT_ALL_READABLE = r"[?#]|^[^/?#]*//[^/?#]*@"
 _HAS_A_PATH = r"^[^/?#]*//[^/?#]*/[^ ]"
 
 
+CREDENTIALS, WEBHOOKS, DATA_KEYS = host_credentials, webhook_endpoints, workspaces
+SECRETS = {CREDENTIALS: ("secret",), WEBHOOKS: ("secret", "previous_secret"), DATA_KEYS: ("data_key",)}
+"""The columns that a `Sealer` seals, by table."""
+
+
 @dataclass(slots=True)
 class Resealed:
-    """Rows of `calls` and `submissions` whose URLs were sealed with the first key, and how many could not be opened."""
+    """Rows or secrets that were sealed with the first key, and how many could not be opened."""
 
     changed: int = 0
     unopened: int = 0
@@ -38,6 +43,39 @@ async def reseal(database: Database, sealer: UrlSealer) -> Resealed:
             while last is not None:
                 last = await _batch(database, sealer, table, columns, last, counts)
     return counts
+
+
+async def reseal_secrets(database: Database, sealer: Sealer, table: sa.Table) -> Resealed:
+    """Seal the secrets of one table of `SECRETS` with the first key, in every workspace.
+
+    Secrets whose key is missing stay unchanged. It may run repeatedly, and while the service runs.
+    """
+    counts = Resealed()
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        for column in (table.c[name] for name in SECRETS[table]):
+            stored = (await connection.execute(sa.select(column).where(column.is_not(None)).distinct())).scalars().all()
+            for secret in stored:
+                if sealer.is_fresh(secret):
+                    continue
+                try:
+                    fresh = sealer.reseal(secret)
+                except SecretSealed:
+                    counts.unopened += 1
+                    continue
+                update = sa.update(table).where(column == secret).values({column.name: fresh})
+                counts.changed += (await connection.execute(update)).rowcount
+    return counts
+
+
+async def stale_secrets(database: Database, sealer: Sealer) -> set[sa.Table]:
+    """Return the tables of `SECRETS` with a secret that is not sealed with the first key."""
+    stale = set()
+    for table, names in SECRETS.items():
+        for row in await database.rows(EVERY_WORKSPACE, sa.select(*(table.c[name] for name in names))):
+            if any(secret is not None and not sealer.is_fresh(secret) for secret in row):
+                stale.add(table)
+                break
+    return stale
 
 
 async def has_stale(database: Database, sealer: UrlSealer) -> bool:

@@ -5,12 +5,16 @@ from functools import cache
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from db.core.database import EVERY_WORKSPACE, Database
 
 VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 CONDUCTOR = "Conductor"
+BACKUP = "Backup"  # a row of the table `engines`, as the heartbeat of a Conductor is
+DISK_FULL = "53100"  # SQLSTATE
+# 4 MB, which PostgreSQL writes to a temporary file under a small work_mem: nothing of it remains, not even in the WAL.
+SPILL = "SELECT count(piece) FROM unnest(array_fill(repeat('x', 8000), ARRAY[500])) AS piece"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,33 @@ async def standing(database: Database) -> DatabaseStatus:
     return DatabaseStatus(version is not None and version >= revisions()[-1], silent)
 
 
-async def heartbeat(database: Database) -> None:
-    """Record that a Conductor of the service works. `backlog.note_replicas` records their number."""
+async def has_room(database: Database) -> bool:
+    """Return whether PostgreSQL can write some MB to its disk. Raises one of `OUTAGES` without a response."""
+    try:
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            await connection.execute(sa.text("SET LOCAL work_mem = '64kB'"))
+            await connection.execute(sa.text(SPILL))
+    except OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) != DISK_FULL:
+            raise
+        return False
+    return True
+
+
+async def heartbeat(database: Database, name: str = CONDUCTOR) -> None:
+    """Record that a Conductor works, whose number `backlog.note_replicas` records, or that a `BACKUP` is complete."""
     beat = sa.text(
         "INSERT INTO engines (name, replicas, wanted, heartbeat_at) VALUES (:name, 1, 1, now())"
         " ON CONFLICT (name) DO UPDATE SET heartbeat_at = now()"
     )
-    await database.change(EVERY_WORKSPACE, beat, {"name": CONDUCTOR})
+    await database.change(EVERY_WORKSPACE, beat, {"name": name})
+
+
+async def backup_age(database: Database) -> float | None:
+    """Return the seconds since the last complete backup; None before the first."""
+    age = sa.text("SELECT extract(epoch FROM now() - heartbeat_at)::float AS age FROM engines WHERE name = :name")
+    row = await database.first(EVERY_WORKSPACE, age, {"name": BACKUP})
+    return row.age if row else None
 
 
 @cache

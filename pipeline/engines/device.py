@@ -112,7 +112,7 @@ def load_cublas() -> None:
         except OSError:
             raise DeviceUnavailable(
                 f"Recognition on a GPU needs cuBLAS of CUDA 12 ({CUBLAS}). Install the extra `cuda` "
-                "(`.venv/bin/pip install -e '.[cuda]'`), or set SWITCHBOARD_ASR__DEVICE=cpu."
+                "(`make setup EXTRA=cuda`), or set SWITCHBOARD_ASR__DEVICE=cpu."
             ) from None
 
 

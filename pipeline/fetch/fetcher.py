@@ -127,7 +127,7 @@ class Fetcher:
             outcome = await self._request(source, incoming)
             if not isinstance(outcome, _Moved):
                 return outcome
-            url = outcomes.follow(source.url, source.target, outcome.location, self._options.insecure_redirects)
+            url = outcomes.follow(source.url, source.target, outcome.location)
             target = self._guard.check(url)
             # Credentials are for the server that the sender named; once dropped, they are not sent again.
             stays = target.origin == source.target.origin

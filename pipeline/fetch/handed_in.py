@@ -25,7 +25,7 @@ from uuid import UUID
 from pipeline.domain import sniff
 from pipeline.domain.speech import Recording
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingError, RecordingGone, StorageError
-from pipeline.fetch import body
+from pipeline.fetch import body, room
 from pipeline.fetch.storage import Incoming, Store, flaw_of
 
 HOST = "handed-in.invalid"
@@ -35,7 +35,7 @@ TAKEN = ".taken"  # suffix of the note that says where a copy is stored, for a j
 ABANDONED_SECONDS = 30 * 86400.0  # the service may be down this long before a copy is removed
 UNFINISHED_SECONDS = 86400.0  # age at which the partial copy of a killed command is removed
 PIECE_BYTES = 1 << 20
-ROOM_BYTES = 256 << 20  # to keep free on the folder's disk, where the embedded PostgreSQL may be as well
+ROOM_BYTES = room.MIN_ROOM_BYTES  # to keep free on the folder's disk, where the embedded PostgreSQL may be as well
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

@@ -20,7 +20,6 @@ class FetchOptions(BaseModel):
     max_bytes: int = Field(1 << 30, gt=0, description="Largest recording, in bytes.")
     max_seconds: float = Field(600.0, gt=0, description="Longest time for one fetch, redirects included.")
     slow_seconds: float = Field(30.0, gt=0, description="How long a body may be too slow.")
-    insecure_redirects: bool = Field(False, description="Whether redirects from https to http are followed.")
     allowed_hosts: AllowedHosts = Field(
         (),
         description="Hosts inside your network that recordings of every workspace may be fetched from: names, "

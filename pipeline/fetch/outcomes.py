@@ -106,10 +106,10 @@ def is_tls(error: BaseException | None) -> bool:
     return error is not None
 
 
-def follow(url: str, target: Target, location: str, insecure: bool) -> str:
+def follow(url: str, target: Target, location: str) -> str:
     """Return the URL of a redirect from `url` (checked: `target`) to `location`.
 
-    Raises `AddressForbidden` for an invalid URL, and `RedirectInsecure` for one that leaves TLS unless `insecure`.
+    Raises `AddressForbidden` for an invalid URL, and `RedirectInsecure` for one that leaves TLS.
     """
     if UNUSUAL_CHARACTERS.search(location):  # joining would silently drop tabs and line ends
         raise _no_url()
@@ -117,10 +117,10 @@ def follow(url: str, target: Target, location: str, insecure: bool) -> str:
         onward = urljoin(url, location)
     except ValueError:
         raise _no_url() from None
-    if target.scheme == "https" and onward[:5].lower() == "http:" and not insecure:
+    if target.scheme == "https" and onward[:5].lower() == "http:":
         raise RedirectInsecure(
             f"{target.host} redirects from https to http, where the recording can be read and changed in "
-            "transit. To allow it, set SWITCHBOARD_FETCH__INSECURE_REDIRECTS=true."
+            "transit. Fix the redirect on that server."
         ).with_facts(host=target.host)
     return onward
 

@@ -6,6 +6,7 @@
 import json
 import logging
 import re
+import time
 import traceback
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -42,7 +43,7 @@ class ContextFilter(logging.Filter):
         call = work.ids.get("call_id")
         if call and not self._as_json and call not in text:
             text = f"call {call}: {text}"
-        record.msg, record.args = _FORGING.sub(" ", without_secrets(text)), ()
+        record.msg, record.args = cleaned(text), ()
         record.__dict__.update((name, value) for name, value in work.ids.items() if value)
         if work.trace:
             record.trace_id = work.trace[3:35]
@@ -50,7 +51,11 @@ class ContextFilter(logging.Filter):
 
 
 def install() -> None:
-    """Complete the lines of this process, and write the service's lines with Ray Serve's handlers. Idempotent."""
+    """Complete the lines of this process, and write the service's lines with Ray Serve's handlers. Idempotent.
+
+    Times are in UTC with their zone.
+    """
+    _set_zone()
     serve = logging.getLogger(SERVE)
     completed = ContextFilter(as_json())
     for handler in serve.handlers:
@@ -122,6 +127,17 @@ def _place(error: BaseException) -> str:
     frames = [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__)]
     frames += _REMOTE_PLACE.findall(getattr(error, "traceback_str", ""))  # of a task or an actor, as text by Ray
     return f"{kind} at {' > '.join(f'{Path(file).name}:{line} {name}' for file, line, name in frames[-8:])}"
+
+
+def _set_zone() -> None:
+    """Let every formatter of this process write 2026-11-28T18:10:47.123Z."""
+    logging.Formatter.converter = time.gmtime
+    logging.Formatter.default_time_format, logging.Formatter.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
+
+def cleaned(text: str) -> str:
+    """Return `text` on one line and without secrets."""
+    return _FORGING.sub(" ", without_secrets(text))
 
 
 def without_secrets(text: str) -> str:

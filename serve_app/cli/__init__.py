@@ -13,6 +13,7 @@ PANELS = {
         "up": ("run.up:up", "Start or join Ray, migrate the database, serve calls."),
         "status": ("run.status:status", "Show whether the service is up, its URL and backlog."),
         "down": ("run.up:down", "Stop the service of this machine; no call is lost."),
+        "install-service": ("run.install_service:install_service", "Write a systemd unit, and a timer for backups."),
         "migrate": ("run.up:migrate", "Migrate the database, before `serve deploy`."),
         "backup": ("run.backup:app", "Back up the database and recordings; verify a backup."),
         "restore": ("run.backup:restore", "Restore a backup into an empty database."),

@@ -40,6 +40,7 @@ class IntakeReplica:
                 backlog=limits.backlog,
                 urls=urls,
                 cluster=Cluster().parts,
+                storage=settings.storage_url,
             )
 
         count = lambda answer: SUBMISSIONS.inc(answer=answer)  # noqa: E731

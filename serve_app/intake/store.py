@@ -49,10 +49,10 @@ class PostgresSubmissionStore:
         database: Database,
         grouping: GroupCommitter,
         signing_parameters: Sequence[str],
-        cluster: Ask | None = None,
+        readiness: Readiness,
     ) -> None:
         self._full: frozenset[UUID] = frozenset()
-        self._readiness = Readiness(database, cluster)
+        self._readiness = readiness
         self._database = database
         self._grouping = grouping
         self._signing = signing_parameters
@@ -119,17 +119,18 @@ async def open_store(
     backlog: int = LimitOptions().backlog,
     urls: UrlSealer = UNSEALED,
     cluster: Ask | None = None,
+    storage: str | None = None,
 ) -> AsyncIterator[PostgresSubmissionStore]:
     """Open the store for the duration of the block. While the database is unreachable, calls are refused.
 
     `signing_parameters`: URLs that differ only in these are the same recording. `waiting`: see `GroupCommitter`.
-    `backlog`: max. queued calls per workspace. `urls` encrypts recording URLs. `cluster`: see `Readiness`.
+    `backlog`: max. queued calls per workspace. `urls` encrypts recording URLs. `cluster`, `storage`: see `Readiness`.
     """
     database = await Database.open(url, pool_size=pool_size)
     if not urls.seals:
         log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
     grouping = GroupCommitter(database, max_waiting=waiting, urls=urls)
-    store = PostgresSubmissionStore(database, grouping, signing_parameters, cluster)
+    store = PostgresSubmissionStore(database, grouping, signing_parameters, Readiness(database, cluster, storage))
     tasks = [
         asyncio.create_task(store.count_backlogs(backlog)),
         asyncio.create_task(report_connections(database, "Intake")),

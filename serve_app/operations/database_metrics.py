@@ -7,16 +7,22 @@ import asyncio
 import contextlib
 import logging
 import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 
 from db.core.database import OUTAGES, Database
 from db.events import deliveries
 from db.queue import backlog as queue
 from db.records import file_deletions
+from db.server import readiness
+from pipeline.fetch.room import free_bytes
 from pipeline.observability.metrics import Gauge
 from serve_app.operations import metric_names
 from serve_app.operations.estimates import STAGES, Estimate
 from serve_app.operations.options import ScalingOptions
 
+EMPTY: Mapping[str, str | Path] = MappingProxyType({})
 SECONDS = 10.0  # between two reports
 log = logging.getLogger("ray.serve")
 
@@ -24,8 +30,9 @@ log = logging.getLogger("ray.serve")
 class DatabaseMetrics:
     """Refreshes the gauges until `stop`."""
 
-    def __init__(self, database: Database, scaling: ScalingOptions) -> None:
-        self._database = database
+    def __init__(self, database: Database, scaling: ScalingOptions, places: Mapping[str, str | Path] = EMPTY) -> None:
+        """`places`: folders, as paths or URLs, whose disks are reported, by name."""
+        self._database, self._places = database, places
         self._scaling = scaling
         self._series: dict[tuple[Gauge, tuple[tuple[str, str], ...]], None] = {}  # series with a value
         self._task: asyncio.Task[None] | None = None
@@ -53,11 +60,15 @@ class DatabaseMetrics:
         """Set every gauge. Without a response of the database they are removed: an old value would look like a current
         one.
         """
+        for place, url in self._places.items():
+            if (free := await asyncio.to_thread(free_bytes, url)) is not None:
+                metric_names.DISK_FREE.set(float(free), place=place)
         try:
             backlog = await queue.backlog(self._database)
             ages = await queue.ages(self._database)
             unsent, lag = await deliveries.backlog(self._database)
             files = await file_deletions.waiting(self._database)
+            has_room, backup_age = await readiness.has_room(self._database), await readiness.backup_age(self._database)
         except BaseException:
             for gauge, labels in self._series:
                 gauge.set(math.nan, **dict(labels))
@@ -70,6 +81,9 @@ class DatabaseMetrics:
         self._set_gauge(metric_names.WEBHOOK_UNSENT, unsent)
         self._set_gauge(metric_names.WEBHOOK_LAG, lag)
         self._set_gauge(metric_names.FILES_TO_DELETE, files)
+        self._set_gauge(metric_names.DATABASE_ROOM, has_room)
+        if backup_age is not None:
+            self._set_gauge(metric_names.BACKUP_AGE, backup_age)
 
     def _set_queue(self, backlog: queue.Backlog, ages: dict[str, float]) -> None:
         states = {"fetching": 0, "queued": 0, "running": 0, "later": backlog.later}

@@ -118,6 +118,23 @@ FILES_TO_DELETE = Gauge(
     "Conductor",
 )
 
+DISK_FREE = Gauge(
+    "switchboard_disk_free_bytes",
+    "Free space on the disk of a folder.",
+    "Conductor",
+    {"place": "`data` (the embedded PostgreSQL), `recordings`; no bucket"},
+)
+DATABASE_ROOM = Gauge(
+    "switchboard_database_room",
+    "1: PostgreSQL can write some MB to its disk; 0: the disk is full.",
+    "Conductor",
+)
+BACKUP_AGE = Gauge(
+    "switchboard_backup_age_seconds",
+    "Time since the last complete `switchboard backup create`; none before the first.",
+    "Conductor",
+)
+
 DATABASE_UP = Gauge(
     "switchboard_database_up",
     "1: a Conductor reads the gauges above from PostgreSQL; 0: it cannot, and they are removed.",
@@ -162,6 +179,9 @@ EVERY: tuple[Metric, ...] = (
     WEBHOOK_UNSENT,
     WEBHOOK_LAG,
     FILES_TO_DELETE,
+    DISK_FREE,
+    DATABASE_ROOM,
+    BACKUP_AGE,
     DATABASE_UP,
     POSTGRES_CONNECTIONS,
     POSTGRES_WAITING,

@@ -5,9 +5,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from db.core.database import OUTAGES, Database
-from db.server.readiness import CONDUCTOR, standing
+from db.server.readiness import CONDUCTOR, has_room, standing
+from pipeline.fetch.room import MIN_ROOM_BYTES, free_bytes
 
 CACHE_SECONDS = 2.0
 ANSWER_SECONDS = 3.0  # for a part to respond
@@ -62,26 +64,30 @@ IDLE = PartState(True, "scaled to zero: it starts with the next call")
 
 
 class Readiness:
-    """All parts together. `cluster` reports deployments by name; None: without Serve."""
+    """All parts together.
 
-    def __init__(self, database: Database, cluster: Ask | None) -> None:
+    `cluster` reports deployments by name; None: without Serve. `storage`: URL of the recordings; None: not checked.
+    """
+
+    def __init__(self, database: Database, cluster: Ask | None, storage: str | None = None) -> None:
         self._database = database
         self._stored = PartsCheck(("database", "schema", CONDUCTOR), self._ask_database)
+        self._storage = PartsCheck((STORAGE,), partial(_ask_storage, storage)) if storage else None
         self._cluster = PartsCheck(DEPLOYMENTS, cluster) if cluster else None
 
     async def parts(self) -> Parts:
         """Return whether each part is ready, including Intake, which answers this request."""
-        checks = [self._stored, *([self._cluster] if self._cluster else [])]
-        stored, *deployments = await asyncio.gather(*(check.parts() for check in checks))
-        deployed = deployments[0] if deployments else {}
+        checks = (self._stored, self._storage, self._cluster)
+        stored, storage, deployed = await asyncio.gather(*(_parts(check) for check in checks))
         conductor = deployed.get(CONDUCTOR, PartState(True))
         if conductor.ready and conductor != IDLE:
             conductor = stored[CONDUCTOR]
-        return {"Intake": PartState(True), **stored, **deployed, CONDUCTOR: conductor}
+        return {"Intake": PartState(True), **stored, **storage, **deployed, CONDUCTOR: conductor}
 
     async def _ask_database(self) -> Parts:
         try:
             status = await standing(self._database)
+            database = PartState(True) if await has_room(self._database) else PartState(False, DISK_IS_FULL)
         except UNAVAILABLE as error:
             log.warning("health: PostgreSQL does not respond: %s", type(error).__name__)
             away = PartState(False, "PostgreSQL does not respond")
@@ -89,10 +95,23 @@ class Readiness:
         current = (
             PartState(True) if status.current else PartState(False, "older than this version: `switchboard migrate`")
         )
-        return {"database": PartState(True), "schema": current, CONDUCTOR: _of_conductor(status.silent)}
+        return {"database": database, "schema": current, CONDUCTOR: _of_conductor(status.silent)}
 
 
 DEPLOYMENTS = (CONDUCTOR, "Transcriber", "Diarizer")
+STORAGE = "storage"
+DISK_IS_FULL = "PostgreSQL's disk is full: submissions get 503"
+
+
+async def _parts(check: PartsCheck | None) -> Parts:
+    return await check.parts() if check else {}
+
+
+async def _ask_storage(storage: str) -> Parts:
+    free = await asyncio.to_thread(free_bytes, storage)
+    if free is None or free >= MIN_ROOM_BYTES:
+        return {STORAGE: PartState(True)}
+    return {STORAGE: PartState(False, f"the disk of the recordings has {free >> 20} MB free")}
 
 
 def _of_conductor(silent: float | None) -> PartState:

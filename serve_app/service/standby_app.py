@@ -200,6 +200,7 @@ async def serve(settings: Settings, private: Path, opened: Callable[[], None]) -
             backlog=limits.backlog,
             urls=settings.url_sealer(),
             cluster=_starting,
+            storage=settings.storage_url,
         )
         async with opening as submission_store:
             yield submission_store

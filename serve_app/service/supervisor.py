@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from serve_app.service import children
+from serve_app.service.log_stream import LogStream
 from serve_app.service.run_folder import MARK
 from serve_app.service.standby import StandbyProcess
 from serve_app.service.state import State
@@ -40,8 +41,7 @@ class Supervisor:
 
     `on_step(sentence)` receives what happens. `drain_seconds`: how long running calls may take to end. `folder`: the
     service's, which all processes that the worker starts have in their environment as `MARK`. `standby` runs in
-    parallel
-    with the workers, also while there is none.
+    parallel with the workers, also while there is none. `logs` forwards the lines of all processes.
     """
 
     def __init__(
@@ -52,9 +52,10 @@ class Supervisor:
         folder: Path,
         on_step: Step = lambda _: None,
         standby: StandbyProcess | None = None,
+        logs: LogStream | None = None,
     ) -> None:
         self._state, self._worker, self._folder, self._on_step = state, worker, folder, on_step
-        self._standby = standby
+        self._standby, self._logs = standby, logs
         self._stop_seconds = drain_seconds + STOP_SECONDS
         self._stopping = False
         self._ready = mmap.mmap(-1, 1)  # shared with the workers: whether any has been ready
@@ -80,6 +81,8 @@ class Supervisor:
                 self._end_standby()
                 children.end(spared=self._state.processes)
                 self._state.close()
+                if self._logs:
+                    self._logs.close()
 
     def _stop(self, _number: int, _frame: Any) -> None:
         """Request the stop; a second signal changes nothing, so that impatience does not cut draining short."""
@@ -106,8 +109,13 @@ class Supervisor:
         return self._state.processes() | (self._standby.processes() if self._standby else set())
 
     def _reap(self) -> dict[int, int]:
-        """Return the exit codes of children that have ended; restart the standby if it is among them."""
+        """Return the exit codes of children that have ended; restart the standby if it is among them.
+
+        Runs several times a second, and forwards the logs too.
+        """
         ended = children.reap()
+        if self._logs:
+            self._logs.forward()
         if self._standby:
             self._standby.keep(ended)
         return ended

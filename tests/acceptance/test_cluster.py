@@ -1,11 +1,14 @@
 """`ray up` of clusters/local.yaml over SSH, the file as shipped, with the steps of docs/deploying.md and the runbook.
 
 Its machines are name spaces of this one, each with an SSH server, processes and a home. They get the resources of the
-types head, gpu and cpu of cluster.yaml. The GPU is pretended: engines compute on the CPU. `make cluster` runs it.
+types head, gpu and cpu of cluster.yaml; on the last one ~/switchboard is a mount, as with Docker. The GPU is pretended:
+engines compute on the CPU. `make cluster` runs it.
 """
 
 import asyncio
+import base64
 import json
+import re
 import secrets
 import subprocess
 import sys
@@ -19,6 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
+from serve_app.deploy import release
 from tests import ray_up
 from tests.machines import PROMISED, ROOT, env_file, node_settings, submission
 from tests.ray_up import Host, hosts
@@ -89,6 +93,12 @@ class Cluster:
         self.note("deploy.sh has ended")
         self.wait_for(self._all_run)
         return output
+
+    def change_settings(self, name: str, value: str) -> None:
+        file = self.project / "deploy.env"
+        file.write_text(re.sub(rf"(?m)^{name}=.*$", f"{name}='{value}'", file.read_text()))
+        self.ray("up", CONFIG, "-y", "--no-restart")
+        self.deploy()
 
     def _all_run(self) -> bool:
         applications = self.details()["applications"]
@@ -173,7 +183,8 @@ def cluster() -> Iterator[Cluster]:
         url = embedded.start(folder / "state")
         try:
             profiles = {address: login(kind, packages) for kind, address in ADDRESSES.items()}
-            with hosts(folder, [*ADDRESSES.values(), OPERATOR], profiles, key) as cluster_hosts:
+            every = [*ADDRESSES.values(), OPERATOR]
+            with hosts(folder, every, profiles, key, mounted=ADDRESSES["cpu"]) as cluster_hosts:
                 operator = cluster_hosts[OPERATOR]
                 (operator.home / ".ssh/id_ed25519").write_bytes(key.read_bytes())
                 (operator.home / ".ssh/id_ed25519").chmod(0o600)
@@ -239,7 +250,8 @@ def test_replicas_that_want_a_gpu_are_on_the_machine_that_has_one(deployed: Clus
 
 
 def test_deployments_have_the_bounds_and_policies_of_serve_yaml(deployed: Cluster) -> None:
-    shipped = yaml.safe_load((ROOT / "serve_app/deploy/serve.yaml").read_text())["applications"]
+    text = yaml.safe_load((ROOT / "serve_app/deploy/serve.yaml").read_text())
+    shipped = release.adapted(text, {"GPU": 1, release.SERVICE_NODE: 1}, autoscales=False)["applications"]
     options = [option for application in shipped for option in application["args"]["scaling"].items()]
     limits = {name: value for name, value in options if isinstance(value, dict)}  # others are numbers for all
     actual = {}
@@ -277,6 +289,36 @@ def test_an_upgrade_brings_new_code_to_every_machine(deployed: Cluster) -> None:
     deployed.calls_done(2)
     again = deployed.ray("exec", CONFIG, DEPLOY)
     assert again.count("has this release already") == len(KINDS) - 1
+
+
+def test_a_key_is_replaced_by_two_changes_of_settings_while_calls_come_in(deployed: Cluster) -> None:
+    """Follow docs/operating.md: each change is `ray up --no-restart` and deploy.sh; replicas start with it in order."""
+    file = deployed.project / "deploy.env"
+    (old,) = re.findall(r"SWITCHBOARD_SECRETS_KEYS='(.*)'", file.read_text())
+    new = base64.b64encode(secrets.token_bytes(32)).decode()
+    for number, keys in enumerate((f"{old},{new}", f"{new},{old}"), 1):
+        replicas = running_replicas(deployed)
+        deployed.change_settings("SWITCHBOARD_SECRETS_KEYS", keys)
+        deployed.wait_for(lambda: not running_replicas(deployed) & replicas)  # noqa: B023
+        deployed.note(f"all replicas are replaced after change {number}")
+        deployed.calls_done(2)
+    for group in ("calls", "credentials", "webhooks"):
+        deployed.ray("exec", CONFIG, f"switchboard {group} reseal")
+    deployed.change_settings("SWITCHBOARD_SECRETS_KEYS", new)
+    deployed.calls_done(2)
+    for machine in deployed.machines.values():
+        done = machine.shell("cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -a ^SWITCHBOARD_SECRETS_KEYS | sort -u")
+        assert new in done.stdout, "replicas and their tasks have it"
+    assert "all sealed with the first key" in deployed.ray("exec", CONFIG, "switchboard doctor || true")
+
+
+def test_the_former_version_is_deployed_again_in_the_same_way(deployed: Cluster) -> None:
+    code = deployed.project / "serve_app/app.py"
+    code.write_text(code.read_text().removesuffix(LATER))
+    deployed.ray("up", CONFIG, "-y", "--no-restart")
+    deployed.deploy()
+    assert not any(LATER in on(machine, "serve_app/app.py") for machine in deployed.machines.values())
+    deployed.calls_done(2)
 
 
 def test_ray_up_without_that_option_restarts_ray_on_every_machine(deployed: Cluster) -> None:
@@ -323,4 +365,4 @@ def running_replicas(cluster: Cluster) -> set[str]:
 
 def on(machine: Host, file: str) -> str:
     """Return a file of the project on a machine."""
-    return (machine.home / "switchboard" / file).read_text()
+    return machine.shell(f"cat ~/switchboard/{file}").stdout

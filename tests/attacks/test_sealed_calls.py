@@ -31,7 +31,7 @@ from db.records.correct import WantedEdit
 from db.records.corrections import Editor
 from db.search import call_list, passages
 from db.search.call_list import CallFilter
-from db.secrets import call_keys
+from db.secrets import call_keys, rotate
 from db.secrets.call_keys import CallKeys, CallSealed
 from db.secrets.encryption import Sealer, SecretSealed
 from db.workspace import settings
@@ -183,14 +183,15 @@ async def test_keys_are_rotated_without_rewriting_what_they_seal(sealing: World)
     rows = f"{READS} UNION ALL SELECT CAST(key AS text) FROM call_keys"
     before = await sealing.rows(rows)
     sealer = Sealer([NEW_KEY, KEY])
-    assert await call_keys.has_stale(sealing.database, sealer)
-    assert await call_keys.reseal(sealing.database, sealer) == (1, 0)
-    assert await call_keys.reseal(sealing.database, sealer) == (0, 0)
-    assert not await call_keys.has_stale(sealing.database, sealer)
+    assert await rotate.stale_secrets(sealing.database, sealer) == {rotate.DATA_KEYS}
+    assert await rotate.reseal_secrets(sealing.database, sealer, rotate.DATA_KEYS) == rotate.Resealed(1, 0)
+    assert await rotate.reseal_secrets(sealing.database, sealer, rotate.DATA_KEYS) == rotate.Resealed(0, 0)
+    assert not await rotate.stale_secrets(sealing.database, sealer)
     assert await sealing.rows(rows) == before
     async with await opened(sealing.database, NEW_KEY) as database:
         assert await shown(database, call_id) == transcript(*TALK)
-    assert await call_keys.reseal(sealing.database, Sealer([KEY])) == (0, 1), "the key is missing"
+    without = await rotate.reseal_secrets(sealing.database, Sealer([KEY]), rotate.DATA_KEYS)
+    assert without == rotate.Resealed(0, 1), "the key is missing"
 
 
 async def test_an_edit_of_a_sealed_call_is_applied_and_undone(sealing: World) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from db.records.views import CallRecord
     from db.search import call_list
     from db.search.call_list import CallLine
-    from db.secrets import call_keys, rotate
+    from db.secrets import rotate
     from db.workspace import access_log, admin_log, questions
     from serve_app import settings
 else:
@@ -46,7 +46,6 @@ else:
         "db.workspace.questions",
         "serve_app.settings",
     )
-    (call_keys,) = lazy("db.secrets.call_keys")
 
 
 NOT_SAID = "not said"
@@ -360,7 +359,8 @@ async def reseal(database: "Database") -> Result:
         hint = "`openssl rand -base64 32` makes a key; set it on every node."
         raise CommandError("SWITCHBOARD_SECRETS_KEYS is not set: recording URLs are stored unsealed.", hint)
     done = await rotate.reseal(database, sealer)
-    data_keys, locked = await call_keys.reseal(database, settings.Settings().sealer())
+    workspace_keys = await rotate.reseal_secrets(database, settings.Settings().sealer(), rotate.DATA_KEYS)
+    data_keys, locked = workspace_keys.changed, workspace_keys.unopened
     changed = counted(done.changed, "call or submission", "calls and submissions")
     unopened = (
         f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS. Add that key after "

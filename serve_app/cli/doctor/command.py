@@ -91,7 +91,7 @@ def node_checks(gpus: int | None = None) -> Checks:
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
         ("variables", lambda: service.variables(faults)),
-        ("storage", lambda: service.storage(settings)),
+        ("storage", lambda: service.storage(settings, is_full=Level.WARN)),
     ]
 
 
@@ -115,7 +115,7 @@ def all_checks(gpus: int | None = None) -> Checks:
         ("analysis", lambda: service.analysis(settings)),
         ("TLS", lambda: service.proxies(settings)),
         ("secrets", lambda: service.sealing(settings)),
-        ("recording URLs", lambda: service.recording_urls(settings)),
+        ("stored secrets", lambda: service.stale_secrets(settings)),
         ("retention", lambda: service.retention(settings)),
     ]
 

@@ -246,7 +246,7 @@ def _cublas(loads: bool) -> Check:
     return bad(
         name,
         f"{device.CUBLAS} does not load; recognition on the GPU needs it",
-        "`.venv/bin/pip install -e '.[cuda]'`, or set SWITCHBOARD_ASR__DEVICE=cpu.",
+        "`make setup EXTRA=cuda`, or set SWITCHBOARD_ASR__DEVICE=cpu.",
     )
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -10,13 +9,15 @@ import tempfile
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 import psutil
 
-from serve_app.cli.doctor.command import Check, bad, good, is_private_host, warn
+from db.server.readiness import has_room
+from pipeline.fetch import room
+from serve_app.cli.doctor.command import Check, Level, bad, good, is_private_host, warn
 from serve_app.cli.ui.output import counted
 from serve_app.data_folder import KEY_FILE
 from serve_app.service import ray_access
@@ -37,6 +38,7 @@ LIST_GCS_KEYS = (
     "print('in', len(GcsClient(sys.argv[1]).internal_kv_keys(b'', b'serve', 10)))"
 )
 ANALYSIS = "analysis"
+T = TypeVar("T")
 BY_RULE = "Until it is fixed, calls are analyzed by rules."
 
 DASHBOARD_PORT, GCS_PORT = 8265, 6379
@@ -65,21 +67,33 @@ def data_folder(settings: Any) -> Iterator[Check]:
     if not os.access(existing, os.W_OK | os.X_OK):
         yield bad("data folder", f"{folder} is not writable", "Set SWITCHBOARD_DATA_DIR to a writable folder.")
         return
-    free = shutil.disk_usage(existing).free
-    fact = f"{folder}{'' if folder.exists() else ' (created at first use)'}, {free / (1 << 30):.0f} GiB free"
-    if free < MIN_FREE_BYTES:
-        yield warn("data folder", fact, "Recordings and the database need more: set SWITCHBOARD_DATA_DIR.")
-    else:
-        yield good("data folder", fact)
+    fact = f"{folder}{'' if folder.exists() else ' (created at first use)'}"
+    yield _with_room("data folder", fact, folder, "SWITCHBOARD_DATA_DIR")
 
 
-def storage(settings: Any) -> Iterator[Check]:
-    yield _place("storage", settings.storage_url)
+def storage(settings: Any, is_full: Level = Level.BAD) -> Iterator[Check]:
+    """Check the folders that nodes share. `is_full`: how a full disk counts; a node may join in any case."""
+    yield _place("storage", settings.storage_url, "SWITCHBOARD_STORAGE", is_full)
     if settings.scratch:
-        yield _place("scratch", settings.scratch)
+        yield _place("scratch", settings.scratch, "SWITCHBOARD_SCRATCH", is_full)
 
 
-def _place(name: str, url: str) -> Check:
+def _with_room(name: str, fact: str, place: str | Path, setting: str, is_full: Level = Level.BAD) -> Check:
+    """Check the free space of a place that is otherwise in order."""
+    free = room.free_bytes(place)
+    if free is None:
+        return good(name, fact)
+    fact = f"{fact}, {free / (1 << 30):.1f} GiB free"
+    if free < room.MIN_ROOM_BYTES:
+        return Check(
+            name, is_full, f"{fact}: the disk is full", f"Free some space, or move {setting} to a larger disk."
+        )
+    if free < MIN_FREE_BYTES:
+        return warn(name, fact, f"That is little for recordings and a database: free some space, or move {setting}.")
+    return good(name, fact)
+
+
+def _place(name: str, url: str, setting: str, is_full: Level) -> Check:
     """Check an fsspec URL: create a file in a folder, or list a bucket."""
     import fsspec
 
@@ -94,7 +108,7 @@ def _place(name: str, url: str) -> Check:
                 pass
         except OSError as error:
             return bad(name, f"{url}: {error.strerror}", "Make it writable for this user, or choose another URL.")
-        return good(name, url)
+        return _with_room(name, url, root, setting, is_full)
     try:
         system.ls(root.split("/")[0])
     except Exception as error:  # each object store has its own exceptions
@@ -143,6 +157,8 @@ def _server(url: str, origin: str) -> Iterator[Check]:
         yield bad("database", f"{origin}: {str(error).strip().splitlines()[0]}", "Start PostgreSQL, or fix the URL.")
         return
     yield good("database", f"PostgreSQL {version // 10000}.{version % 10000} ({origin})")
+    if not asyncio.run(_asked(url, has_room)):
+        yield bad("disk of PostgreSQL", "full: submissions get 503", "Add space to it; never delete files in pg_wal.")
     if not durable:
         yield warn(
             "durability",
@@ -321,35 +337,39 @@ def sealing(settings: Any) -> Iterator[Check]:
         )
 
 
-def recording_urls(settings: Any) -> Iterator[Check]:
-    """Check for URLs that were stored before the first key was set; `calls reseal` seals them."""
+def stale_secrets(settings: Any) -> Iterator[Check]:
+    """Check for secrets that were stored before the first key was set; `reseal` seals them."""
     from db.server import migrate
     from serve_app.cli.ui.database import running_embedded
 
     url = settings.database_url or running_embedded(settings)
     if url is None or not migrate.is_current(url):
         return  # another check reports it
-    sealer = settings.url_sealer()
+    urls, sealer = settings.url_sealer(), settings.sealer()
     if not sealer.seals:
         return
-    from db.secrets import call_keys, rotate
+    from db.secrets import rotate
 
-    secrets = settings.sealer()
+    async def stale(database: "Database") -> list[str]:
+        tables = await rotate.stale_secrets(database, sealer)
+        is_stale = {
+            "calls": rotate.DATA_KEYS in tables or await rotate.has_stale(database, urls),
+            "credentials": rotate.CREDENTIALS in tables,
+            "webhooks": rotate.WEBHOOKS in tables,
+        }
+        return [f"`switchboard {group} reseal`" for group, value in is_stale.items() if value]
 
-    async def has_stale(database: "Database") -> bool:
-        return await rotate.has_stale(database, sealer) or await call_keys.has_stale(database, secrets)
-
-    if asyncio.run(_asked(url, has_stale)):
+    if commands := asyncio.run(_asked(url, stale)):
         yield warn(
-            "recording URLs",
+            "stored secrets",
             "some are stored unsealed, or sealed with another than the first key",
-            "Run `switchboard calls reseal`; keep the other keys until it is done.",
+            f"Run {', '.join(commands)}; keep the other keys until it is done.",
         )
     else:
-        yield good("recording URLs", "all sealed with the first key")
+        yield good("stored secrets", "all sealed with the first key")
 
 
-async def _asked(url: str, question: Callable[["Database"], Awaitable[bool]]) -> bool:
+async def _asked(url: str, question: Callable[["Database"], Awaitable[T]]) -> T:
     from db.core.database import Database
 
     async with await Database.open(url, pool_size=1) as database:

@@ -82,6 +82,7 @@ def create(
 
       switchboard backup create /backups --list-recordings --within 2h
     """
+    from db.server import readiness
     from serve_app.backup.create import BackupSource
     from serve_app.backup.create import create as create_backup
     from serve_app.cli.ui import database as databases
@@ -98,6 +99,7 @@ def create(
     )
     with backup_steps(within, json_) as steps:
         path, manifest = create_backup(source, folder.expanduser().absolute(), steps)
+    databases.run(lambda database: readiness.heartbeat(database, readiness.BACKUP), settings=settings)
     data = {"backup": str(path), **manifest.model_dump(mode="json", exclude={"files"}), "size": _size(manifest)}
     Result(data, _created_lines(path, manifest)).print(json_)
 

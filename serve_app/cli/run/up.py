@@ -49,6 +49,7 @@ def up(
 
     Example: switchboard up --port 8000
     """
+    from serve_app.service.log_stream import LogStream
     from serve_app.service.run_folder import discard_own_folder, own_folder
     from serve_app.service.service import Service
     from serve_app.service.standby import StandbyProcess
@@ -68,7 +69,8 @@ def up(
     state = service.refuse()
     folder = own_folder().path  # created here, so that all child processes share it
     standby = StandbyProcess(settings, folder, as_json) if service.may_have_standby else None
-    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, _print_step, standby).run()
+    logs = LogStream(folder, settings.logs_as_json, settings.log_dir)
+    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, _print_step, standby, logs).run()
     if code:
         raise typer.Exit(code)
     discard_own_folder()
@@ -138,7 +140,7 @@ def _print_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
             pid=os.getppid(),  # the supervisor, which handles signals
         )
         return
-    console = out()
+    console = err() if settings.logs_as_json and not settings.log_dir else out()  # stdout has the logs
     console.print(f"[green bold]ready[/green bold] after {endpoints.seconds:.1f} s")
     token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
     database = "PostgreSQL server of SWITCHBOARD_DATABASE_URL"
@@ -152,7 +154,7 @@ def _print_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
         ("Ray", f"{endpoints.ray_address} (token: {token})"),
         ("state", database if settings.database_url else f"{settings.data_dir} (embedded)"),
         ("recordings", settings.storage_url),
-        ("logs", endpoints.logs),
+        ("logs", settings.log_dir or "standard output"),
         ("metrics", endpoints.metrics_url and f"{endpoints.metrics_url}   (for Prometheus)"),
         ("dashboard", endpoints.dashboard and f"http://{endpoints.dashboard}   ({_about_jobs(endpoints)})"),
         ("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)"),

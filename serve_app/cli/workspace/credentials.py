@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from db.secrets import credentials
+from db.secrets import credentials, rotate
 from db.secrets.credentials import CredentialUnfit, NewCredential, Server
+from serve_app.cli.ui import resealing
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.output import moment
 from serve_app.cli.ui.resource import Group, Result, Scope, listing
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
+    from db.core.database import Database
     from db.secrets.credentials import CredentialInfo
 
 UNSEALED = (
@@ -141,10 +143,14 @@ async def remove(scope: Scope, host: Host) -> Result:
 
 
 @app.writes()
-async def reseal(scope: Scope) -> Result:
-    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS after you set or replace it."""
-    changed = await credentials.reseal(scope.database, scope.id, Settings().sealer())
-    return Result({"resealed": changed}, f"{changed} resealed.")
+async def reseal(database: "Database") -> Result:
+    """Seal the credentials of all workspaces with the first of SWITCHBOARD_SECRETS_KEYS.
+
+    Example:
+
+      SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard credentials reseal
+    """
+    return await resealing.reseal(database, rotate.CREDENTIALS, "credential", "`credentials add` replaces them")
 
 
 def _read_secret() -> str:

@@ -7,10 +7,11 @@ import typer
 from rich.text import Text
 
 from db.events.types import type_names
+from serve_app.cli.ui import resealing
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Team, Time, moment_of, parse_id, parse_time
-from serve_app.cli.ui.output import counted, duration, fields, moment, print_json
+from serve_app.cli.ui.output import duration, fields, moment, print_json
 from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, details, listing
 
 if TYPE_CHECKING:
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
     from db.events import upkeep
     from db.events.deliveries import DeliverySummary
     from db.events.endpoints import Endpoint
+    from db.secrets import rotate
     from db.workspace import settings as workspace_settings
     from serve_app import settings
     from serve_app.webhooks import payload, signing
     from serve_app.webhooks.post import Poster
 else:
-    event_views, webhooks, upkeep, workspace_settings, settings, payload, signing = lazy(
+    event_views, webhooks, upkeep, rotate, workspace_settings, settings, payload, signing = lazy(
         "db.events.deliveries",
         "db.events.endpoints",
         "db.events.upkeep",
+        "db.secrets.rotate",
         "db.workspace.settings",
         "serve_app.settings",
         "serve_app.webhooks.payload",
@@ -344,13 +347,7 @@ async def reseal(database: "Database") -> Result:
 
       SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard webhooks reseal
     """
-    sealer = settings.Settings().sealer()
-    count = await webhooks.reseal(database, sealer)
-    return Result(
-        {"resealed": count, "sealed": sealer.seals},
-        f"{counted(count, 'secret')} sealed with the current key.",
-        warnings=() if sealer.seals else ("SWITCHBOARD_SECRETS_KEYS is not set: secrets are stored unsealed.",),
-    )
+    return await resealing.reseal(database, rotate.WEBHOOKS, "secret", "`webhooks rotate-secret` replaces them")
 
 
 def _event(text: str) -> UUID:

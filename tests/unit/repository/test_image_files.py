@@ -135,14 +135,14 @@ def test_the_build_context_has_no_secrets_and_no_tests() -> None:
 
 def test_compose_has_all_services_with_pinned_images() -> None:
     services = compose()["services"]
-    assert set(services) == {"switchboard", "bucket", "postgres", "minio", "prometheus", "grafana"}
+    assert set(services) == {"switchboard", "bucket", "postgres", "minio", "prometheus", "alertmanager", "grafana"}
     assert all(re.search(r":[^:]*\d", service["image"]) for service in services.values() if "build" not in service)
 
 
 def test_compose_opens_ports_only_on_the_loopback_address_and_requires_every_password() -> None:
     services = compose()["services"]
     ports = [port for service in services.values() for port in service.get("ports", [])]
-    assert len(ports) == 3
+    assert len(ports) == 4
     assert all(port.startswith(("127.0.0.1:", "${ADDRESS:-127.0.0.1}:")) for port in ports)
     secret = re.findall(r"\$\{(\w*(?:PASSWORD|KEYS))([^}]*)\}", (ROOT / COMPOSE).read_text())
     assert {name for name, _ in secret} == {

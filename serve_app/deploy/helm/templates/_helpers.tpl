@@ -47,6 +47,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ toYaml $serve }}
 {{- end -}}
 
+{{/* Nodes without a GPU run Intake, Api, Console and Conductor; a GPU node would stay for them. */}}
+{{- define "switchboard.resources" -}}
+resources: {{ "\"{\\\"service_node\\\": 1000}\"" | squote }}
+{{- end -}}
+
 {{/* What all containers of the chart have in common. */}}
 {{- define "switchboard.container" -}}
 image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"
@@ -87,11 +92,12 @@ spec:
     - name: {{ . }}
     {{- end }}
   {{- end }}
+  {{- /* The head's token is that of its autoscaler, which KubeRay gives the rights. */}}
   {{- if eq .component "worker" }}
   automountServiceAccountToken: {{ ne $context.Values.serviceAccount "" }}
+  {{- end }}
   {{- with $context.Values.serviceAccount }}
   serviceAccountName: {{ . }}
-  {{- end }}
   {{- end }}
   terminationGracePeriodSeconds: 60
   securityContext:

@@ -5,7 +5,7 @@ import pytest
 from cryptography.fernet import Fernet
 from typer.testing import CliRunner
 
-from db.secrets import credentials
+from db.secrets import credentials, rotate
 from db.secrets.credentials import CredentialUnfit, NewCredential, Server
 from db.secrets.encryption import Sealer, SecretSealed
 from db.workspace import directory
@@ -83,8 +83,8 @@ async def test_a_stored_secret_is_sealed_and_carried_over_to_a_new_key(world: Wo
     both = Sealer([KEYS[1], KEYS[0]])
     (info,) = await credentials.list_credentials(world.database, world.workspace_id, both)
     assert not info.fresh
-    assert await credentials.reseal(world.database, world.workspace_id, both) == 1
-    assert await credentials.reseal(world.database, world.workspace_id, both) == 0
+    assert await rotate.reseal_secrets(world.database, both, rotate.CREDENTIALS) == rotate.Resealed(1)
+    assert await rotate.reseal_secrets(world.database, both, rotate.CREDENTIALS) == rotate.Resealed(0)
     assert await credentials.find(world.database, world.workspace_id, Sealer(KEYS[1:]), "pbx.example", 8443)
 
 

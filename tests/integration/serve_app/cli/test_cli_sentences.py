@@ -22,7 +22,14 @@ from tests.integration.serve_app.cli.test_cli_width import (
 from tests.postgres import fresh_database
 
 WIDTH = 80
-OF_THE_SERVICE = {"demo", "up", "status", "down", "doctor"}  # tested with a service in tests/journeys
+OF_THE_SERVICE = {
+    "demo",
+    "up",
+    "status",
+    "down",
+    "doctor",
+    "install-service",
+}  # tested with a service in tests/journeys
 OF_MODELS = {
     "process",
     "backfill",

@@ -136,8 +136,8 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
         "SWITCHBOARD_SECRETS_KEYS",
         '["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU=", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="]',
     )
-    assert ok("reseal") == {"resealed": 1, "sealed": True}
-    assert ok("reseal") == {"resealed": 0, "sealed": True}
+    assert ok("reseal") == {"resealed": 2, "unopened": 0, "sealed": True}  # the new one and the previous one
+    assert ok("reseal") == {"resealed": 0, "unopened": 0, "sealed": True}
     monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU="]')
     assert Settings().sealer().open(with_database(stored)) == rotated["secret"]
     assert ok("test", added["endpoint"]["endpointId"])["delivered"]  # with both, the one before it as well

@@ -322,7 +322,9 @@ def test_what_up_says_can_be_read(printed: Printed, monkeypatch: pytest.MonkeyPa
         *("http://127.0.0.1:9102/metrics", "127.0.0.1:8265", False),
     )
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", f"{folder}/ray_token")
-    assert "another Ray" in printed(lambda: up._print_ready(endpoints, Settings(data_dir=folder), as_json=False))
+    assert "another Ray" in printed(
+        lambda: up._print_ready(endpoints, Settings(data_dir=folder, log_format="text"), as_json=False)
+    )
 
 
 def complaint(expected: Counter[str], narrow: str) -> str:

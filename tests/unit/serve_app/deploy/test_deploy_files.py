@@ -128,6 +128,47 @@ def test_deploy_sh_gives_every_replica_the_release_of_the_code_beside_its_own_en
         assert variables == {**environment.get(name, {}), app.RELEASE: "0123456789abcdef"}
 
 
+def test_deploy_sh_adapts_serve_yaml_to_the_cluster() -> None:
+    """On machines that do not come and go, engines stay; without any GPU they compute on the CPU."""
+    shipped = yaml.safe_load(SERVE.read_text())
+
+    def engines(resources: dict[str, float], autoscales: bool) -> list[tuple[bool, int, float]]:
+        *_, calls = release.adapted(shipped, resources, autoscales)["applications"]
+        bounds = calls["args"]["scaling"]
+        return [
+            (calls["args"]["service_nodes"], bounds[name]["min_replicas"], bounds[name]["num_gpus"])
+            for name in release.ENGINES
+        ]
+
+    assert engines({"CPU": 4, release.SERVICE_NODE: 1}, True) == [(True, 0, 0.7), (True, 0, 0.3)]
+    assert engines({"CPU": 4, "GPU": 1, release.SERVICE_NODE: 1}, False) == [(True, 1, 0.7), (True, 1, 0.3)]
+    assert engines({"CPU": 4}, False) == [(False, 1, 0), (False, 1, 0)]
+
+
+def test_replicas_without_a_gpu_run_on_nodes_without_one() -> None:
+    from serve_app import app
+
+    assert release.SERVICE_NODE == app.SERVICE_NODE
+    placed = {name: options["ray_actor_options"] for name, options in deployed(SERVE.read_text()).items()}
+    needs = {name: sorted(options.get("resources") or {}) for name, options in placed.items()}
+    engines: dict[str, list[str]] = {"Transcriber": [], "Diarizer": []}
+    services = ("Intake", "Api", "Console", "Conductor")
+    assert needs == engines | {name: [app.SERVICE_NODE] for name in services}
+    for name in CLUSTERS[:2]:
+        types = yaml.safe_load((ROOT / name).read_text())["available_node_types"]
+        has = {kind: app.SERVICE_NODE in node["resources"] for kind, node in types.items()}
+        assert has == {"head": True, "gpu": False, "cpu": True}
+
+
+def test_a_release_is_another_with_other_settings(tmp_path: Path) -> None:
+    assert release.digest(ROOT, b"a=1") != release.digest(ROOT, b"a=2") != release.digest(ROOT)
+    assert release.settings(tmp_path) is None
+    for folder in (tmp_path, tmp_path / "switchboard"):  # the second one wins, as in node.env
+        folder.mkdir(exist_ok=True)
+        (folder / "deploy.env").write_text(f"# {folder.name}")
+        assert release.settings(tmp_path) == f"# {folder.name}".encode()
+
+
 def test_a_release_is_another_when_serve_would_have_seen_no_difference() -> None:
     from ray.serve._private.deploy_utils import get_app_code_version
     from ray.serve.schema import ServeDeploySchema
@@ -232,7 +273,7 @@ def test_a_cluster_lets_in_only_who_has_the_token_and_every_node_has_it(tmp_path
     variables = node_environment(tmp_path)
     assert (variables["RAY_AUTH_MODE"], variables["RAY_AUTH_TOKEN_PATH"]) == ("token", f"{tmp_path}/ray_token")
     start = (DEPLOY / "start.sh").read_text()
-    assert "chmod 600 ~/ray_token" in start
+    assert "for file in ~/ray_token" in start
     assert start.index(". ~/switchboard/serve_app/deploy/node.env") < start.index("exec ray start")
     for name in CLUSTERS:
         cluster = yaml.safe_load((ROOT / name).read_text())

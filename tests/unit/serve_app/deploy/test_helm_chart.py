@@ -42,6 +42,8 @@ MOST: dict[str, Any] = {
     "scaling": {"transcriber": {"max_replicas": 8}},
     "models": {"claim": "models"},
     "network": {"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}]},
+    "ingress": {"enabled": True, "className": "nginx", "host": "calls.example.com"},
+    "backup": {"claim": "backups"},
     "serviceAccount": "switchboard-bucket",
     "podAnnotations": {"team": "voice"},
 }
@@ -224,11 +226,13 @@ def test_budgets_and_the_network_policy_are_for_the_pods_of_the_chart(chart: Any
         )
         for name in ("calls-head", "calls-worker")
     }
-    assert chosen == {"calls-head": ["head"], "calls-worker": ["cpu", "gpu"]}
+    assert chosen == {"calls-head": ["head"], "calls-worker": ["cpu", "gpu", "service"]}
     policy = objects["NetworkPolicy"]["spec"]
     assert all(policy["podSelector"]["matchLabels"].items() <= has.items() for has in labels.values())
     open_to_all = [rule for rule in policy["ingress"] if {"podSelector": {}} in rule["from"]]
     assert [rule["ports"] for rule in open_to_all] == [[{"port": 8000}]]
+    (rule,) = open_to_all
+    assert {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}} in rule["from"]
 
 
 def test_ray_sees_the_node_types_of_cluster_yaml(chart: Any) -> None:
@@ -247,6 +251,40 @@ def test_ray_sees_the_node_types_of_cluster_yaml(chart: Any) -> None:
         assert types[name]["max_workers"] == shipped[name]["max_workers"]
     assert types["headgroup"]["resources"]["CPU"] == shipped["head"]["resources"]["CPU"]
     assert derived["idle_timeout_minutes"] == 5
+
+
+def test_replicas_without_a_gpu_have_two_nodes_without_one_whether_the_head_runs_any_or_not(chart: Any) -> None:
+    from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
+
+    for values, head in ((LEAST, True), (MOST, False)):
+        spec = render(chart, values)["RayService"]["spec"]["rayClusterConfig"]
+        resource = {"metadata": {"name": "calls", "namespace": "voice"}, "spec": spec}
+        types = _derive_autoscaling_config_from_ray_cr(resource)["available_node_types"]
+        has = {name: "service_node" in node["resources"] for name, node in types.items()}
+        assert has == {"headgroup": head, "service": True, "cpu": True, "gpu": False}
+        assert types["service"]["min_workers"] == 2 and types["gpu"]["min_workers"] == 0
+
+
+def test_every_pod_that_reaches_the_bucket_has_the_service_account(chart: Any) -> None:
+    objects = render(chart, MOST)
+    specs = {name: pod["spec"] for name, pod in pods(objects).items()}
+    specs["backup"] = objects["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert {spec["serviceAccountName"] for spec in specs.values()} == {"switchboard-bucket"}
+    assert specs["head"].get("automountServiceAccountToken", True), "the autoscaler's"
+
+
+def test_the_backup_job_runs_commands_that_exist(chart: Any) -> None:
+    from typer.testing import CliRunner
+
+    from serve_app.cli import app
+
+    spec = render(chart, MOST)["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    for container in (*spec["initContainers"], *spec["containers"]):
+        program, group, command, *arguments = container["command"]
+        assert (program, group) == ("switchboard", "backup")
+        text = CliRunner().invoke(app, [group, command, "--help"], env={"COLUMNS": "200"}).output
+        assert all(argument in text for argument in arguments if argument.startswith("--"))
+    assert "CronJob" not in render(chart, LEAST) and "Ingress" not in render(chart, LEAST)
 
 
 def test_a_pod_with_a_gpu_is_checked_for_it_before_ray_starts(chart: Any) -> None:

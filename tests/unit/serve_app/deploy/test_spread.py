@@ -4,6 +4,7 @@ import sys
 import tarfile
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ import pytest
 from serve_app.deploy import release, spread
 from tests.paths import ROOT
 
+SETTINGS = b"SWITCHBOARD_STORAGE=s3://calls\n"
 OK = 'echo "$HOME" > ~/was_set_up\n'
 
 
@@ -40,23 +42,59 @@ def test_a_node_with_other_code_has_the_heads_afterwards_and_is_set_up(home: Pat
     head = project(tmp_path / "head", word="second")
     project(home / "switchboard")
     (home / "switchboard/serve_app/removed.py").write_text("")
-    message = spread.take_over(spread.archive(head), release.digest(head))
+    message = spread.take_over(spread.archive(head), SETTINGS, release.digest(head))
     assert message.startswith("has this release now")
     assert word_of(home) == "# second\n"
     assert release.digest(home / "switchboard") == release.digest(head)
     assert (home / "was_set_up").read_text().strip() == str(home)
 
 
+@pytest.fixture
+def mount(home: Path) -> Iterator[Path]:
+    """~/switchboard as Docker mounts it."""
+    place = home / "switchboard"
+    for folder in (place, home / "mounted"):
+        folder.mkdir()
+    done = subprocess.run(["mount", "--bind", str(home / "mounted"), str(place)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("a folder cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_releases_are_replaced_and_restored_inside_a_mount_and_two_are_kept(mount: Path, tmp_path: Path) -> None:
+    for number, word in enumerate(("first", "second", "third", "second")):
+        head = project(tmp_path / f"head-{number}", word=word)
+        assert spread.take_over(spread.archive(head), SETTINGS, release.digest(head)).startswith("has this release now")
+        assert word_of(mount.parent) == f"# {word}\n" and release.digest(mount) == release.digest(head)
+    assert len(list((mount / spread.RELEASES).iterdir())) == 2
+    (mount / spread.RELEASES / release.digest(mount) / "serve_app/app.py").unlink()  # by a run that was killed
+    assert spread.take_over(spread.archive(head), SETTINGS, release.digest(head)).startswith("has this release now")
+    assert word_of(mount.parent) == "# second\n"
+    broken = project(tmp_path / "broken", setup="exit 3\n", word="broken")
+    with pytest.raises(RuntimeError, match="ended with 3"):
+        spread.take_over(spread.archive(broken), b"", release.digest(broken))
+    assert word_of(mount.parent) == "# second\n" and (mount / "deploy.env").read_bytes() == SETTINGS
+
+
+def test_other_settings_alone_reach_a_node_for_its_user_only(home: Path, tmp_path: Path) -> None:
+    head = project(tmp_path / "head")
+    for settings in (SETTINGS, b"SWITCHBOARD_SECRETS_KEYS=other\n"):
+        assert spread.take_over(spread.archive(head), settings, release.digest(head)).startswith("has this release now")
+        path = home / "switchboard/deploy.env"
+        assert path.read_bytes() == settings and path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_node_without_code_gets_it(home: Path, tmp_path: Path) -> None:
     head = project(tmp_path / "head")
-    spread.take_over(spread.archive(head), release.digest(head))
+    spread.take_over(spread.archive(head), SETTINGS, release.digest(head))
     assert word_of(home) == "# first\n"
 
 
 def test_a_node_that_has_the_release_is_left_as_it_is(home: Path, tmp_path: Path) -> None:
     head = project(tmp_path / "head")
-    project(home / "switchboard")
-    assert spread.take_over(b"not even read", release.digest(head)) == "has this release already"
+    (project(home / "switchboard") / "deploy.env").write_bytes(SETTINGS)
+    assert spread.take_over(b"not even read", SETTINGS, release.digest(head)) == "has this release already"
     assert not (home / "was_set_up").exists()
 
 
@@ -65,7 +103,7 @@ def test_where_setup_fails_the_former_code_is_back_and_its_words_are_told(home: 
     project(home / "switchboard")
     before = {*home.iterdir(), home / spread.LOCK}
     with pytest.raises(RuntimeError, match="ended with 3: no space left"):
-        spread.take_over(spread.archive(head), release.digest(head))
+        spread.take_over(spread.archive(head), SETTINGS, release.digest(head))
     assert word_of(home) == "# first\n"
     assert {*home.iterdir()} == before
 
@@ -74,8 +112,8 @@ def test_a_setup_that_hangs_is_ended(home: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(spread, "SETUP_SECONDS", 0.5)
     head = project(tmp_path / "head", setup="sleep 600\n", word="second")
     with pytest.raises(RuntimeError, match="ended with 124"):
-        spread.take_over(spread.archive(head), release.digest(head))
-    assert not (home / "switchboard").exists()
+        spread.take_over(spread.archive(head), SETTINGS, release.digest(head))
+    assert not (home / "switchboard/serve_app").exists()
 
 
 IN_A_PROCESS = """
@@ -83,7 +121,7 @@ import sys
 from pathlib import Path
 from serve_app.deploy import release, spread
 head = Path(sys.argv[1])
-print(spread.take_over(spread.archive(head), release.digest(head)))
+print(spread.take_over(spread.archive(head), b"SWITCHBOARD_STORAGE=s3://calls\\n", release.digest(head)))
 """
 
 
@@ -105,10 +143,10 @@ def test_one_that_is_killed_while_it_is_set_up_is_set_up_by_the_next(home: Path,
             child.kill()
     assert word_of(home) == "# second\n"
     (home / "go_on").touch()
-    assert spread.take_over(spread.archive(head), release.digest(head)).startswith("has this release now")
+    assert spread.take_over(spread.archive(head), SETTINGS, release.digest(head)).startswith("has this release now")
     assert (home / "was_set_up").exists()
-    assert spread.take_over(b"not even read", release.digest(head)) == "has this release already"
-    assert not [path for path in home.iterdir() if path.name.startswith(spread.LEFT)]
+    assert spread.take_over(b"not even read", SETTINGS, release.digest(head)) == "has this release already"
+    assert not list((home / "switchboard").rglob(f"*{spread.PART}"))
 
 
 @pytest.mark.slow
