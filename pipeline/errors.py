@@ -89,7 +89,7 @@ class RecordingTooLong(RecordingError):
 
 
 class RecordingEmpty(RecordingError):
-    """The recording has no bytes."""
+    """The recording has no bytes, or a header without samples."""
 
 
 class RecordingTruncated(RecordingError):  # the body ended before its declared length

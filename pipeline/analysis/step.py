@@ -31,6 +31,7 @@ STEPS: tuple[str, ...] = (
     "pipeline.analysis.rules.people.agent:AgentStep",
     "pipeline.analysis.rules.people.contacts:ContactsStep",
     "pipeline.analysis.rules.commitments.tasks:TasksStep",
+    "pipeline.analysis.rules.actions:ActionsStep",
     "pipeline.analysis.rules.summary.summary:SummaryStep",
     "pipeline.analysis.rules.notice:RecordingNoticeStep",
     "pipeline.analysis.questions.step:QuestionsStep",

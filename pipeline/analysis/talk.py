@@ -84,7 +84,7 @@ def roles(transcript: Transcript) -> dict[str, Role]:
     return {speaker.label: speaker.role for speaker in transcript.speakers}
 
 
-_last: list[tuple[Transcript, Turns]] = []  # max. one: every step reads the same transcript
+_last: list[tuple[Transcript, str | None, Turns]] = []  # max. one: every step reads the same transcript
 
 
 def read(material: Material, machines: bool = False) -> Turns:
@@ -92,16 +92,17 @@ def read(material: Material, machines: bool = False) -> Turns:
 
     A turn in a language without a pack is read with the pack of the call.
     """
-    transcript = material.transcript
-    turns = next((turns for last, turns in _last[:] if last is transcript), None)  # equality is as slow as reading
+    transcript, country = material.transcript, material.roster.default_country
+    same = (turns for last, of, turns in _last[:] if last is transcript and of == country)  # equality is slow
+    turns = next(same, None)
     if turns is None:
-        role_of, whole = roles(transcript), pack(transcript.language)
+        role_of, whole = roles(transcript), pack(transcript.language, country)
         names = _names(material) if is_uncased(transcript) else None
         spoken: list[SpokenTurn] = []
         for turn in transcript.turns:
             spoken.append(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole, names, spoken[-1:]))
         turns = tuple(spoken)
-        _last[:] = [(transcript, turns)]
+        _last[:] = [(transcript, country, turns)]
     return turns if machines else tuple(turn for turn in turns if not turn.turn.machine)
 
 
@@ -117,7 +118,7 @@ def _names(material: Material) -> Names:
 
 def _said(turn: Turn, role: Role, whole: Pack, names: Names | None, before: list[SpokenTurn]) -> SpokenTurn:
     """Return the turn; with `names` its text has no capitals, which are restored."""
-    own_pack = pack(turn.language)
+    own_pack = pack(turn.language, whole.country)
     turn_pack = own_pack if own_pack.known else whole
     text, origin = straighten(turn.text), None
     if names is not None and turn_pack.known:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-SummaryPartName = Literal["reason", "agreed", "open", "next_step", "ending"]
+SummaryPartName = Literal["reason", "done", "agreed", "open", "next_step", "ending"]
 PARTS: tuple[str, ...] = get_args(SummaryPartName)
-"""Why there was a call, what was agreed, what is open, what comes next, and how a call was refused."""
+"""Why there was a call, what was done, agreed and is open, what comes next, and how a call was refused."""
 MAX_ITEMS = 10  # items of a part
 MAX_HEADING_LENGTH = 60
 
@@ -19,7 +19,7 @@ class SummaryTemplateInvalid(ValueError):
 class TemplatePart:
     """A part of a summary. `heading`: text before it; None: in the language of the call; empty: none.
 
-    `most`, 1..10: maximum number of tasks, or of sentences of the reason (at most two); None: three tasks or two
+    `most`, 1..10: maximum number of tasks or actions, or of sentences of the reason (at most two); None: three or two
     sentences.
     """
 

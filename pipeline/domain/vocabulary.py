@@ -3,6 +3,19 @@
 from enum import StrEnum
 
 
+class ActionKind(StrEnum):
+    """Kind of an action done during a call."""
+
+    APPOINTMENT = "appointment"
+    PAYMENT = "payment"
+    TRANSFER = "transfer"
+    REFUND = "refund"
+    ORDER = "order"
+    CHANGE = "change"
+    RESET = "reset"
+    CANCELLATION = "cancellation"
+
+
 class CallOutcome(StrEnum):
     """What became of a call, as the finding "summary" says. Of several that words show, the first one counts."""
 

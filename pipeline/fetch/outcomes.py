@@ -17,6 +17,7 @@ from pipeline.errors import (
     RecordingUnreachable,
     RedirectInsecure,
 )
+from pipeline.fetch import partial
 from pipeline.fetch.address import UNUSUAL_CHARACTERS, Target
 from pipeline.net.post import retry_after
 
@@ -35,11 +36,11 @@ CONNECTION_FAILURES = (
 
 
 def check_status(status: int, headers: httpx.Headers, host: str, known_as: str | None = None) -> None:
-    """Raise the error that a status other than 200 means, with `status` and `retry_after` as facts.
+    """Raise the error that a status without the whole recording means, with `status` and `retry_after` as facts.
 
     `known_as`: whether the workspace's credentials for this server were "shown" or "withheld"; None if it has none.
     """
-    if status == 200:
+    if status in (200, 203) or (status == 206 and partial.is_whole(headers)):
         return
     facts: dict[str, Any] = {"status": status}
     wait = retry_after(headers)

@@ -22,6 +22,15 @@ LIMIT = 4 << 30  # bytes of all partial files of a folder; the oldest are remove
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE)
 
 
+def is_whole(headers: httpx.Headers) -> bool:
+    """Return whether a 206 has all bytes: some servers answer so to a request without a range."""
+    match = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip())
+    if match is None:
+        return False
+    first, last, total = (int(number) for number in match.groups())
+    return first == 0 and last == total - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """Identifies the content of a response.

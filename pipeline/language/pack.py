@@ -6,7 +6,7 @@ A language without a pack gets an empty one: its patterns match nothing, and the
 import re
 import tomllib
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ WHOLE_NAME = rf"{PROPER}(?:{_MORE}{{1,2}}{_GROUP}{{0,2}}|{_GROUP}{{1,2}})"
 """One to three words, and at least two; more after particles: "Ana Luz de la Torre Gil"."""
 _NAME = rf"(?P<name>(?-i:{NAME}))"
 _TITLED_NAME = rf"(?P<name>(?-i:(?(title){_PARTICLE}?){NAME}))"
+MONTH_FIRST = frozenset(["US", "AS", "FM", "GU", "MH", "MP", "PH", "PR", "PW", "UM", "VI"])
+"""Countries that write the month before the day (CLDR 45, date formats); in `BOTH_ORDERS` it depends on the writer."""
+BOTH_ORDERS = frozenset({"CA"})
 JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|do|da|dos|das|&|and|und|y|et|e)"
 """Small words inside the names of companies, of all languages."""
 _COMPANY = rf"(?P<company>(?-i:{PROPER}(?:(?: {JOINT})* {PROPER}){{0,3}}))"
@@ -44,10 +47,24 @@ class Pack:
 
     language: str | None
     data: dict[str, dict[str, Any]]
+    country: str | None = None  # of the workspace, ISO 3166 alpha-2
 
     @property
     def known(self) -> bool:
         return bool(self.data)
+
+    @property
+    def day_first(self) -> bool | None:
+        """Whether the day precedes the month in figures ("5/6"); None if that is unclear."""
+        if self.country is None or self.country in BOTH_ORDERS:
+            return True if self.get("dates", "day_first") else None
+        return self.country not in MONTH_FIRST
+
+    @property
+    def decimal_mark(self) -> str:
+        other = self.country in self.words("numbers", "other_decimal_in")
+        mark = str(self.get("numbers", "decimal", "."))
+        return {".": ",", ",": "."}[mark] if other else mark
 
     def get(self, section: str, key: str, default: Any = None) -> Any:
         return self.data.get(section, {}).get(key, default)
@@ -115,6 +132,7 @@ class Pack:
         suffix = self.get("numbers", "ordinal_suffix", "")
         titles = _alternatives(self.words("people", "titles"))
         ordinal = _alternatives(self.ordinals)
+        quarters = self.get("dates", "quarters", [])
         return {
             "name": _NAME,
             "titled": rf"(?:(?P<title>{titles})\.? )?{_TITLED_NAME}",
@@ -122,10 +140,12 @@ class Pack:
             "weekday": rf"(?P<weekday>{_alternatives(self.weekdays)})s?",
             "month": rf"(?P<month>{_alternatives(self.months)})",
             "ordinal": rf"(?:(?P<ordinal>{ordinal}){suffix}\b|(?P<ordinal_digits>{digits}))",
+            "quarter": "(?:" + "|".join(f"(?P<q{n}>{words})" for n, words in enumerate(quarters, start=1)) + ")",
             "number": rf"(?P<number>\d{{1,3}}|{_alternatives(self.numbers)})",
             "offset": rf"(?P<offset>{_alternatives(self.offsets)})",
             "figures": self._figures,
             "thing": self.get("tasks", "thing", r"(?!)"),
+            "done": rf"(?:{_alternatives(' '.join(self.get('actions', 'kinds', {}).values()).split())})s?",
         }
 
     @property
@@ -201,11 +221,12 @@ def available() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
-@lru_cache(maxsize=256)
-def pack(language: str | None) -> Pack:
-    """Return the pack of a language (`en`, `en-US`), empty if there is none."""
+@lru_cache(maxsize=1024)
+def pack(language: str | None, country: str | None = None) -> Pack:
+    """Return the pack of a language (`en`, `en-US`), empty if there is none; `country`: that of the workspace."""
     code = re.split(r"[-_]", language.lower())[0] if language else ""
-    return _load(code) if re.fullmatch(r"[a-z]{2,3}", code) else _load("")
+    loaded = _load(code) if re.fullmatch(r"[a-z]{2,3}", code) else _load("")
+    return replace(loaded, country=country) if country else loaded
 
 
 @cache

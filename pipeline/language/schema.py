@@ -12,12 +12,15 @@ REQUIRED: dict[str, str] = {
     """,
     "numbers": """
         units tens compose other not_digits repeat ordinals ordinal_digits hundreds thousand hundreds_join
-        corrections fillers plus
+        corrections fillers plus decimal scales point half half_after money cents percent
+        other_decimal_in
     """,
-    "dates": "weekdays months offsets past from_agreed habit past_before past_after attributive rules times pm",
+    "dates": """
+        weekdays months quarters offsets past from_agreed habit past_before past_after attributive rules times pm
+    """,
     "people": """
         titles not_names name_cues particles surnames towns_and_brands
-        determiners places common_endings company_or_place self addressed asked_name
+        determiners articles places common_endings company_or_place self addressed asked_name
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
         of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to
         not_here asked_company
@@ -38,14 +41,18 @@ REQUIRED: dict[str, str] = {
         endings again fillers commit passive receive third offer request appointment action idle with_date
         addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
         counter no border done at_once when colleague with_me joint coordinated only_with_date whether
-        dative aside permission from_us oblige promise tag thing reported
+        pronouns dative aside permission from_us oblige promise tag thing reported
     """,
+    "actions": "kinds passive done done_by_customer not_done border opening reader to_address",
     "tone": """
         polite positive negative trouble intensifiers negations neutral strong complaint laughter care warm
         wishes
     """,
     "statistics": "backchannels questions",
-    "summary": "template parties agreed reason voicemail wrong_number removal anything_else refused resolved closing",
+    "summary": """
+        template parties day agreed reason voicemail wrong_number removal anything_else refused resolved closing
+        declined
+    """,
     "notice": "recorded not_recorded",
     "topics": "announcing capitals general",
     "roles": """
@@ -62,29 +69,36 @@ REQUIRED: dict[str, str] = {
 OPTIONAL = {
     "summary": " ".join(CallOutcome),  # phrases of an outcome
     "numbers": "short_one ordinal_suffix other_ordinals upto",
-    "dates": "other_weekdays",
+    "dates": "other_weekdays day_first",
     "tasks": "present open verb_last clitics listener listener_is",
 }
 """Keys for what only some languages have."""
 TABLES = {
-    "numbers": "tens other repeat hundreds other_ordinals upto",
+    "numbers": "tens other repeat hundreds other_ordinals upto scales",
     "dates": "other_weekdays offsets",
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
     "tasks": "listener_is",
+    "actions": "kinds",
     "summary": "parties",
 }
-FLAGS = {"people": "answers_by_surname", "contact": "number_first", "tasks": "verb_last", "topics": "capitals"}
-PAIRS = {"dates": "rules times", "tasks": "endings listener"}
-LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12}
+FLAGS = {
+    "dates": "day_first",
+    "people": "answers_by_surname",
+    "contact": "number_first",
+    "tasks": "verb_last",
+    "topics": "capitals",
+}
+PAIRS = {"dates": "rules times", "tasks": "endings listener", "actions": "reader"}
+LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12, ("dates", "quarters"): 4}
 DATE_RULES = """
     offset next_morning offset_week offset_fortnight weekday weekday_after next_weekday this_week_weekday
     weekday_after_next weekday_week weekday_fortnight weekday_weeks day_month day week_of_day day_next_month nth_weekday
     last_weekday nth_week last_week end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week
     week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month end_of_month
-    end_of_next_month end_of_year
-    in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_hours agreed open
+    end_of_next_month start_of_quarter end_of_quarter start_of_next_quarter end_of_next_quarter end_of_year
+    in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours agreed open
 """
 TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"
 """Names that the entries of `rules` and `times` may have; what each means is code (`analysis/rules/dates`)."""

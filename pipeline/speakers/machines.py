@@ -29,6 +29,8 @@ BEEP_SECONDS = 4.0  # max. seconds from the end of a greeting to its beep
 REPLY_SECONDS = 1.5  # max. seconds until a reply to a person
 VOICE_TOLERANCE = 0.5  # max. seconds from a voice's span to a word of that voice
 MIN_REPLY_SECONDS = 0.6  # shorter speech in the other channel is not a reply
+MIN_ANSWERED = 3  # pieces of a channel that the other party answers: then a person speaks
+CERTAIN = ("sure", "voicemail", "recording_notice")
 SOUNDS = (LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.MUSIC, LabelKind.BEEP, LabelKind.DTMF)
 
 # All of the following are log odds for a machine.
@@ -92,7 +94,7 @@ def refine(labels: Labels, texts: Sequence[ChunkText], voices: Voices = ()) -> L
     for channel, channel_labels in enumerate(labels):
         other = [piece for at, channel_pieces in enumerate(pieces) if at != channel for piece in channel_pieces]
         passages = _passages(pieces[channel], channel_labels, None if len(labels) == 1 else other)
-        refined.append(_painted(channel_labels, passages))
+        refined.append(_painted(channel_labels, [] if _takes_turns(passages, other) else passages))
     return tuple(refined)
 
 
@@ -160,6 +162,22 @@ def _passages(pieces: Sequence[Piece], labels: Sequence[Label], party: Sequence[
     _take_beginning(pieces, machine, other)
     runs = [list(run) for is_machine, run in groupby(range(len(pieces)), lambda at: machine[at]) if is_machine]
     return [_passage(pieces, run, sum(place_odds[at] + pieces[at].evidence.score for at in run)) for run in runs]
+
+
+def _takes_turns(passages: Sequence[MachinePassage], other: Sequence[Piece]) -> bool:
+    """Return whether the passages are a person's: the other party answers several pieces, none with a certain phrase.
+
+    An agent says "one second, please" and the opening hours as machines do, but in a dialogue.
+    """
+    pieces = [piece for passage in passages for piece in passage.pieces]
+    if any(piece.evidence.counts.get(kind) for piece in pieces for kind in CERTAIN):
+        return False
+    following = [*(piece.start for piece in pieces[1:]), math.inf]
+    answered = sum(
+        any(piece.end <= (speech.start + speech.end) / 2 <= end for speech in other)
+        for piece, end in zip(pieces, following[: len(pieces)], strict=True)
+    )
+    return answered >= MIN_ANSWERED
 
 
 def _take_beginning(pieces: Sequence[Piece], is_machine: list[bool], other: Sequence[Piece]) -> None:

@@ -8,7 +8,7 @@ import phonenumbers
 from db.experiments.runs import Run
 from pipeline.domain.speech import LabelKind
 from pipeline.domain.stage import Stage
-from pipeline.domain.vocabulary import CallOutcome, NoticeState
+from pipeline.domain.vocabulary import ActionKind, CallOutcome, NoticeState
 
 STATES: Mapping[str, str] = {
     "received": "Awaiting recording",
@@ -31,6 +31,16 @@ TASK_KINDS: Mapping[str, str] = {
     "request": "Request",
     "follow-up": "Follow-up",
     "appointment": "Appointment",
+}
+ACTION_KINDS: Mapping[str, str] = {
+    ActionKind.APPOINTMENT: "Appointment",
+    ActionKind.PAYMENT: "Payment",
+    ActionKind.TRANSFER: "Transfer",
+    ActionKind.REFUND: "Refund",
+    ActionKind.ORDER: "Order",
+    ActionKind.CHANGE: "Change",
+    ActionKind.RESET: "Reset",
+    ActionKind.CANCELLATION: "Cancellation",
 }
 OUTCOMES: Mapping[str, str] = {  # in the order of a chart's column, from the bottom up
     CallOutcome.RESOLVED: "Resolved",

@@ -21,7 +21,7 @@ ADVICE = {
     "recording_too_large": "SWITCHBOARD_FETCH__MAX_BYTES raises the limit of bytes, SWITCHBOARD_DECODE__MAX_SECONDS "
     "those of samples and decoded sound; then retry.",
     "recording_too_long": "SWITCHBOARD_DECODE__MAX_SECONDS raises the limit; then retry.",
-    "recording_empty": "The file has no bytes. " + SENDER,
+    "recording_empty": "The file has no bytes, or a header without samples. " + SENDER,
     "not_audio": "Open the URL yourself: the message says what came instead of audio. " + SENDER,
     "decoder_failed": "Keep the file and report it: no recording should crash the decoder. No other call was affected. "
     + SENDER,

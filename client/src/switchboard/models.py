@@ -1037,11 +1037,11 @@ class TemplatePart(Model):
     """
     A part of a summary. `heading`: text before it; None: in the language of the call; empty: none.
 
-    `most`, 1..10: maximum number of tasks, or of sentences of the reason (at most two); None: three tasks or two
+    `most`, 1..10: maximum number of tasks or actions, or of sentences of the reason (at most two); None: three or two
     sentences.
     """
 
-    part: Literal["reason", "agreed", "open", "next_step", "ending"] | str
+    part: Literal["reason", "done", "agreed", "open", "next_step", "ending"] | str
     """Part of the summary."""
     heading: str | None = None
     """Text before the part; null: the default, empty: none."""

@@ -31,7 +31,7 @@ class Grounding:
         """Prepare the checks; `language` is that of titles and sentences (None: the call's language)."""
         self._turns = {turn.index: turn for turn in material.transcript.turns}
         self._roles = roles(material.transcript)
-        self._whole = pack(material.transcript.language)
+        self._whole = pack(material.transcript.language, material.roster.default_country)
         self._sentences = {turn.turn.index: turn.sentences for turn in read(material, machines=True)}
         self._start = material.call.start_time
         self._zone = material.roster.time_zone
@@ -139,7 +139,7 @@ class Grounding:
         return bool(expected) and all(word in spelled or _occurs(word, spoken) for word in expected)
 
     def _pack(self, evidence: Evidence) -> Pack:
-        turn_pack = pack(self.turn(evidence).language)
+        turn_pack = pack(self.turn(evidence).language, self._whole.country)
         return turn_pack if turn_pack.known else self._whole
 
 

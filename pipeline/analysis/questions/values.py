@@ -1,4 +1,3 @@
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,14 +6,12 @@ from functools import lru_cache
 
 from pipeline.analysis.questions.phrases import PhraseMatch
 from pipeline.analysis.rules import dates
+from pipeline.analysis.rules.amounts import amounts
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence, Material
 from pipeline.language.pack import Pack, pack
-from pipeline.language.spoken.numbers import TOKEN, number_at
 
 MAX_TEXT = 300  # characters of an answer
-_FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
-_THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 _EDGES = " ,;:.!?…-"
 
 
@@ -34,20 +31,7 @@ def sentence_of(turn: SpokenTurn, first: int) -> Sentence | None:
 
 def numbers(text: str, pack: Pack) -> Iterator[SpokenValue]:
     """Yield the numbers of a text, in figures or words, in order."""
-    values = [SpokenValue(_figure(match[0]), *match.span()) for match in _FIGURE.finditer(text)]
-    tokens, at = list(TOKEN.finditer(text)), 0
-    while at < len(tokens):
-        digits, length = number_at(tokens, at, pack)
-        if digits is not None and not tokens[at].group().isdigit():
-            values.append(SpokenValue(float(digits), tokens[at].start(), tokens[at + length - 1].end()))
-        at += length if digits is not None else 1
-    yield from sorted(values, key=lambda value: value.first)
-
-
-def _figure(text: str) -> float:
-    plain = re.sub(r"[.,]", "", text) if _THOUSANDS.fullmatch(text) else text.replace(",", ".")
-    head, *rest = plain.split(".")
-    return float(f"{head}.{''.join(rest)}" if rest else head)
+    return (SpokenValue(amount.value, amount.first, amount.last) for amount in amounts(text, pack))
 
 
 def value_of(kind: str, match: PhraseMatch, material: Material) -> SpokenValue | None:
@@ -62,7 +46,7 @@ def value_of(kind: str, match: PhraseMatch, material: Material) -> SpokenValue |
         return _text(match, sentence)
     if kind == "date":
         return _date(sentence, material)
-    values = _numbers(sentence.text, sentence.pack.language)
+    values = _numbers(sentence.text, sentence.pack.language, sentence.pack.country)
     placed = [SpokenValue(value.value, value.first + sentence.first, value.last + sentence.first) for value in values]
     behind = [value for value in placed if value.first >= match.last]
     before = [value for value in placed if value.last <= match.first]
@@ -70,19 +54,19 @@ def value_of(kind: str, match: PhraseMatch, material: Material) -> SpokenValue |
 
 
 @lru_cache(maxsize=8192)  # the sentences of a day: each is read once, not for each match of each question
-def _numbers(text: str, language: str | None) -> tuple[SpokenValue, ...]:
-    return tuple(numbers(text, pack(language)))
+def _numbers(text: str, language: str | None, country: str | None) -> tuple[SpokenValue, ...]:
+    return tuple(numbers(text, pack(language, country)))
 
 
 def _date(sentence: Sentence, material: Material) -> SpokenValue | None:
     now = dates.local(material.call.start_time, material.roster.time_zone)
-    value = _day(sentence.text, sentence.pack.language, now)
+    value = _day(sentence.text, sentence.pack.language, sentence.pack.country, now)
     return value and SpokenValue(value.value, sentence.first + value.first, sentence.first + value.last)
 
 
 @lru_cache(maxsize=8192)
-def _day(text: str, language: str | None, now: datetime) -> SpokenValue | None:
-    due = dates.find(text, pack(language), now)
+def _day(text: str, language: str | None, country: str | None, now: datetime) -> SpokenValue | None:
+    due = dates.find(text, pack(language, country), now)
     return SpokenValue(due.day.isoformat(), due.first, due.last) if due and due.day else None
 
 

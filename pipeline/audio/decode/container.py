@@ -33,6 +33,7 @@ HEADERLESS: dict[str, tuple[str, dict[str, str]]] = {
     "audio/gsm": ("gsm", {}),
 }
 
+BLOCK_BYTES = {"gsm_ms": 65}  # of codecs in WAV with blocks of a fixed size
 # FFmpeg's built-in decoders reject the comfort noise frames that telephones send in silence: 153 s became 33.
 DECODES_COMFORT_NOISE = {"amrnb": "libopencore_amrnb", "amrwb": "libopencore_amrwb"}
 
@@ -236,6 +237,8 @@ def _frames(container: Any, progress: Progress) -> Iterator[tuple[int, Any]]:
         except MemoryError:
             raise
         except av.FFmpegError:
+            if packet.size < BLOCK_BYTES.get(decoders[packet.stream.index].name, 0):
+                continue  # the padding after an odd number of blocks
             progress.damaged += 1
             if progress.damaged > max(MAX_DAMAGED, whole):
                 progress.broke_off = True

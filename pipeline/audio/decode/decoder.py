@@ -219,6 +219,7 @@ SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.NO_FORMAT: "The recording is not in an audio format that can be decoded.",
     RefusalReason.NO_CODEC: "The codec of the recording cannot be decoded.",
     RefusalReason.NOTHING: "Nothing in the recording could be decoded.",
+    RefusalReason.EMPTY: "The recording has a header and no samples.",
 }
 
 
@@ -235,7 +236,7 @@ def _refused(why: RefusalReason, number: float, options: DecodeOptions) -> Recor
         return StorageError("A stored recording cannot be read.")
     if why is RefusalReason.RATE:
         return NotAudio(f"The recording declares {number:.0f} samples per second, which no recording of speech has.")
-    return NotAudio(SENTENCES[why])
+    return (RecordingEmpty if why is RefusalReason.EMPTY else NotAudio)(SENTENCES[why])
 
 
 def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:

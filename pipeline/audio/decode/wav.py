@@ -11,6 +11,7 @@ from typing import Protocol
 
 PLACEHOLDER_FROM = 0x7FFF0000  # common placeholders are between this and 2**32 - 1
 HEADER_LIMIT = 1 << 20  # bytes in which the data chunk must begin
+UNCOMPRESSED = frozenset({1, 3, 6, 7, 0xFFFE})  # format tags: PCM, float, A-law, mu-law, extensible
 MAX_PARTS = 1000  # stretches of samples in one file
 
 Range = tuple[int, int]  # bytes, the last exclusive
@@ -127,7 +128,7 @@ def _read(file: SeekableFile, size: int) -> WavHeader | None:
             promised += length / form.bytes_per_second
         elif form.head_end is None:
             if name == b"fmt ":
-                form.bytes_per_second = struct.unpack_from("<I", file.read(16).ljust(16, b"\0"), 8)[0]
+                form.bytes_per_second = _bytes_per_second(file.read(16).ljust(16, b"\0"))
         elif name == b"RIFF" and _is_wave(file, position):
             form, position = _Form(position), position + 12
             continue
@@ -137,6 +138,12 @@ def _read(file: SeekableFile, size: int) -> WavHeader | None:
         if length % 2 and not _is_wave(file, position):  # some writers omit the padding byte
             position += 1
     return WavHeader(promised, False, tuple(parts)) if parts else None
+
+
+def _bytes_per_second(form: bytes) -> int:
+    """Return the bytes per second: of uncompressed samples by rate and size, as many writers declare a wrong one."""
+    tag, _, rate, declared, block = struct.unpack_from("<HHIIH", form)
+    return int(rate * block if tag in UNCOMPRESSED else declared)
 
 
 def _is_wave(file: SeekableFile, position: int) -> bool:

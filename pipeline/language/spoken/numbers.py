@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
-MAX_PHRASE_TOKENS = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
+MAX_PHRASE_TOKENS = 11  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
 MAX_CORRECTED = 4  # digits before a correction that it can replace
 MIN_PHONE_DIGITS = 7  # of a run that may be a telephone number
 MAX_PHONE_DIGITS = 15  # ITU-T E.164; a longer run is several numbers, or one that is repeated
@@ -28,7 +28,7 @@ class TextMatch:
 
 
 def number(words: str, pack: Pack) -> int | None:
-    """Return the value of a number below a hundred thousand, in digits or words."""
+    """Return the value of a number below a million, in digits or words."""
     if words.isdigit():
         return int(words)
     plain = words.lower().replace("-", " ")
@@ -50,7 +50,7 @@ def _thousands(words: str, pack: Pack) -> int | None:
     below = values.get(rest) if rest else 0
     if many == "ein":
         thousands = 1
-    if thousands is None or below is None or not 0 < thousands < 100 or below > 999:
+    if thousands is None or below is None or not 0 < thousands < 1000 or below > 999:
         return None
     return thousands * 1000 + below
 

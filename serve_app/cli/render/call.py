@@ -26,7 +26,7 @@ STATE_STYLES = {"received": "cyan", "transcribing": "yellow", "completed": "gree
 ROLE_STYLES = {Role.REP: "cyan", Role.CUSTOMER: "magenta"}
 OTHER_STYLES = ("green", "yellow", "blue", "bright_red")
 TONE_MARKS = {"positive": ("+", "green"), "negative": ("-", "red")}
-ORDER = ("summary", "tasks", "contacts", "agent", "direction", "tone", "statistics")  # others follow
+ORDER = ("summary", "actions", "tasks", "contacts", "agent", "direction", "tone", "statistics")  # others follow
 LAYOUTS = {
     "mono": "mono: one channel, speakers separated by voice",
     "identical": "stereo with identical channels, treated as mono",

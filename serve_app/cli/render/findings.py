@@ -97,6 +97,16 @@ def _tasks(finding: Finding) -> list[RenderableType]:
     return lines
 
 
+def _actions(finding: Finding) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for action in map(plain, finding.value.get("actions") or []):
+        details = [f"{action['amount']:g}" if action.get("amount") else "", action.get("date"), action.get("time")]
+        line = Text.assemble((str(action["title"]), "bold"), f"  {action['by']}, {action['kind']}")
+        line.append("".join(f", {detail}" for detail in (*details, action.get("address")) if detail), style="yellow")
+        lines += [line, Text(f"    {_quote(action.get('evidence'))}", style="dim")]
+    return lines
+
+
 def _quote(evidence: Mapping[str, Any] | None) -> str:
     return f'{evidence["start"]:.1f} s: "{evidence["quote"]}"' if evidence else ""
 
@@ -269,6 +279,7 @@ VIEWS: dict[str, Callable[[Finding], list[RenderableType]]] = {
     "recording_notice": _notice,
     "agent": _agent,
     "tasks": _tasks,
+    "actions": _actions,
     "tone": _tone,
     "statistics": _statistics,
 }

@@ -11,7 +11,7 @@ from serve_app.cli.ui import resealing
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.lazy import lazy
 from serve_app.cli.ui.options import Team, Time, moment_of, parse_id, parse_time
-from serve_app.cli.ui.output import duration, fields, moment, print_json
+from serve_app.cli.ui.output import counted, duration, fields, moment, print_json
 from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, details, listing
 
 if TYPE_CHECKING:

@@ -362,7 +362,7 @@ async def summary(
         list[str] | None,
         typer.Argument(
             metavar="[PART[:MAX][=HEADING]]...",
-            help="reason, agreed, open, next_step, ending, in order. Without parts, the template is shown.",
+            help="reason, done, agreed, open, next_step, ending, in order. Without parts, the template is shown.",
         ),
     ] = None,
     default: Annotated[

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from itertools import pairwise
 
 from pipeline.analysis.rules import dates
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
@@ -16,6 +17,7 @@ from pipeline.language.pack import Pack
 FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "request", "oblige", "present", "open")
 """In order of precedence if two match the same words. "oblige" is "I have to"; "open" is "present" with any verb."""
 FREE = "free"  # a sentence without any of the forms
+MAX_THING_WORDS = 3  # after the article of a thing in a list
 MIN_SPACES = 3  # spaces in a sentence that may be a commitment without any form or day
 AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
 
@@ -117,10 +119,61 @@ def candidates(turns: Turns, at: int, now: datetime, agreed: date | None) -> Ite
             last = len(bare.text)
             if index + 1 < len(matches):
                 last = _border(bare.text, match.end(), matches[index + 1][1].start(), sentence.pack)
-            verb = None if form == FREE else match.span("verb")
-            due = _due(bare.text, (first, last), verb, sentence.pack, now, agreed)
-            yield Candidate(turn, at, number, sentence, bare.text, form, match, first, last, due)
+            for text, found, end in _things(bare.text, match, first, last, sentence.pack, now):
+                verb = None if form == FREE else found.span("verb")
+                due = _due(text, (first, end), verb, sentence.pack, now, agreed)
+                yield Candidate(turn, at, number, sentence, text, form, found, first, end, due)
             first = last
+
+
+def _things(
+    text: str, match: re.Match[str], first: int, last: int, words: Pack, now: datetime
+) -> Iterator[tuple[str, re.Match[str], int]]:
+    """Yield text, match and end of a clause; one for each thing with a day of its own.
+
+    "I'll send you the quote today and the contract tomorrow" is two clauses, the second without "the quote today".
+    """
+    borders = [(match.end(), match.end()), *_joints(text, match.end(), last, words), (last, last)]
+    parts = [(start, end) for (_, start), (end, _) in pairwise(borders)]
+    days = [dates.find(text[start:end], words, now) for start, end in parts] if len(parts) > 1 else [None]
+    things = [_thing(text[start:end], due, words) for (start, end), due in zip(parts, days, strict=True)]
+    if things[0] is None or not all(thing == 0 for thing in things[1:]):
+        yield text, match, last
+        return
+    yield text, match, parts[0][1]
+    for start, end in parts[1:]:
+        clause = f"{text[: match.end() + things[0]].rstrip()} {text[start:end].strip()}"
+        if again := match.re.search(clause, first):
+            yield clause, again, len(clause)
+
+
+def _thing(part: str, due: dates.Due | None, words: Pack) -> int | None:
+    """Return where thing and day begin ("you |the quote today"); None if the part does not end with both."""
+    if due is None or due.day is None:
+        return None
+    rest = part[: due.first] + " " * (due.last - due.first) + part[due.last :]
+    tokens = list(_ANY_WORD.finditer(rest))
+    at = next(
+        (at for at, token in enumerate(tokens) if token.group().lower() in words.words("people", "articles")), None
+    )
+    if at is None or not 1 <= len(tokens) - at - 1 <= MAX_THING_WORDS:
+        return None
+    first = min(tokens[at].start(), due.first)
+    return 0 if not part[:first].strip() else first
+
+
+def _joints(text: str, first: int, last: int, words: Pack) -> list[tuple[int, int]]:
+    """Return the joints between clauses (", and"), joined where they touch."""
+    spans = sorted(
+        joint.span() for pattern in words.patterns("tasks", "border") for joint in pattern.finditer(text, first, last)
+    )
+    joints: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joints and start <= joints[-1][1]:
+            joints[-1] = (joints[-1][0], max(end, joints[-1][1]))
+        else:
+            joints.append((start, end))
+    return joints
 
 
 def _free(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:

@@ -6,6 +6,8 @@ from pipeline.domain.insight import Task
 
 SAME_TITLE = 75  # rapidfuzz token_sort_ratio, 0..100, from which two titles of one owner are one task
 SAME_WORDS = 0.6  # min. share of the shorter title's content words in the other
+PROMISES = frozenset({"commit", "present", "oblige"})  # forms
+STEM = 5  # characters of a word that are compared
 REPEATED = 2  # turns from an offer via "yes please" to the promise
 MAX_TURNS_APART = 3  # turns within which "I'll bring that" refers to a task
 
@@ -21,6 +23,19 @@ class ExtractedTask:
     @property
     def vague(self) -> bool:
         return len(self.meaning) < MIN_CONTENT
+
+    @property
+    def deed(self) -> str:
+        return self.candidate.verb[:STEM]
+
+    @property
+    def thing(self) -> frozenset[str]:
+        return self.meaning - {word[:STEM] for word in self.candidate.verb.split()}
+
+    @property
+    def has_pronoun(self) -> bool:
+        """Whether a pronoun stands for a thing or another deed: "I'll bring it"."""
+        return self.candidate.words.matches("tasks", "pronouns", self.candidate.clause)
 
     @property
     def refers_back(self) -> bool:
@@ -49,7 +64,7 @@ def _same(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     near = later.candidate.at - earlier.candidate.at <= MAX_TURNS_APART
     if near and _counter_proposal(earlier, later):
         return True
-    if earlier.task.owner != later.task.owner:
+    if earlier.task.owner != later.task.owner or _is_second_promise(earlier, later):
         return False
     if _prepares(earlier, later) or _grants(earlier, later) or _arrives(earlier, later):
         return True
@@ -57,6 +72,22 @@ def _same(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     if vague and near and _days_fit(earlier, later):
         return _refers_to(earlier, later)
     return (near or not vague) and _is_similar(earlier, later, near)
+
+
+def _is_second_promise(earlier: ExtractedTask, later: ExtractedTask) -> bool:
+    """Return whether one turn promises two things: other things ("the quote", "the invoice") or other deeds ("call you
+    and send you the invoice"), each with a day: an undated one may only explain the other.
+    """
+    first, second = earlier.candidate, later.candidate
+    dated = earlier.task.due_date is not None and later.task.due_date is not None
+    if first.turn is not second.turn or not dated or not {first.form, second.form} <= PROMISES:
+        return False
+    if earlier.thing - later.thing and later.thing - earlier.thing:
+        return True
+    vague = earlier if earlier.vague else later if later.vague else None
+    if vague is None or earlier.thing & later.thing:
+        return False
+    return earlier.deed != later.deed and not vague.refers_back and not vague.has_pronoun
 
 
 def _grants(earlier: ExtractedTask, later: ExtractedTask) -> bool:

@@ -12,7 +12,7 @@ from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.classifier import CommitmentWeights, shipped_weights
 from pipeline.analysis.rules.commitments.clauses import LISTENER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.commitments import commitments
-from pipeline.analysis.rules.commitments.dedupe import ExtractedTask, deduplicated, is_empty
+from pipeline.analysis.rules.commitments.dedupe import STEM, ExtractedTask, deduplicated, is_empty
 from pipeline.analysis.rules.commitments.titles import for_readers, title, tokens
 from pipeline.analysis.talk import other, read
 from pipeline.domain.insight import Finding, Material, Roster, Task
@@ -24,7 +24,7 @@ class TasksStep:
     """Commitments, accepted offers and appointments, and requests agreed to."""
 
     name = "tasks"
-    version = 3
+    version = 4
 
     def __init__(self, weights: CommitmentWeights | None = None) -> None:
         """Create the step; weights other than the shipped ones are for measurements."""
@@ -61,7 +61,7 @@ def _extracted(candidate: Candidate, roster: Roster) -> ExtractedTask:
     text = task.title.partition(" (")[0]
     if due:
         text = text.replace(due.expression, " ")
-    meaning = frozenset(word[:5] for word in tokens(text, candidate.words))
+    meaning = frozenset(word[:STEM] for word in tokens(text, candidate.words))
     return ExtractedTask(task, candidate, meaning)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
+MAX_MONTHS_AHEAD = 3  # in which a day of a month is searched that has the named weekday
 MONDAY, WEDNESDAY, FRIDAY, SATURDAY = 0, 2, 4, 5
 
 
@@ -17,6 +18,7 @@ class DateMatch:
     month: int | None = None
     day: int | None = None  # of a month
     number: int | None = None
+    quarter: int | None = None
     offset: int | None = None  # days from today
     year: int | None = None
     agreed: date | None = None  # the day mentioned before
@@ -62,8 +64,9 @@ def _month_of(match: DateMatch) -> tuple[int, int]:
     return match.now.year + (month < match.now.month), month
 
 
-def _day_month(match: DateMatch) -> date:
-    assert match.month and match.day
+def _day_month(match: DateMatch) -> date | None:
+    if not match.month or not match.day:
+        return None
     if match.year:
         return date(match.year + 2000 * (match.year < 100), match.month, match.day)
     for year in range(match.now.year, match.now.year + 9):  # the 29th of February may be years away
@@ -73,12 +76,15 @@ def _day_month(match: DateMatch) -> date:
 
 
 def _day(match: DateMatch) -> date | None:
+    """Return the next such day of a month; with a weekday ("Friday the 13th") the first that is both, if it is near."""
     assert match.day
+    days = []
     for months in range(12):
         year, month = _month(match, months)
         if match.day <= calendar.monthrange(year, month)[1] and date(year, month, match.day) >= match.today:
-            return date(year, month, match.day)
-    return None
+            days.append(date(year, month, match.day))
+    near = (day for day in days[:MAX_MONTHS_AHEAD] if match.weekday in (None, day.weekday()))
+    return next(near, next(iter(days), None))
 
 
 def _day_next_month(match: DateMatch) -> date:
@@ -90,6 +96,19 @@ def _in_months(match: DateMatch) -> date:
     assert match.number is not None
     last = _last(*_month(match, match.number))
     return last.replace(day=min(match.now.day, last.day))
+
+
+def _quarter(match: DateMatch, quarters: int = 0, first: bool = False) -> date:
+    """Return the last or `first` day of the named quarter or of the current one, `quarters` later.
+
+    A named quarter that is over is that of the next year.
+    """
+    current = (match.now.month - 1) // 3 + 1
+    number = (match.quarter or current) + quarters
+    years, at = divmod(number - 1, 4)
+    year = match.now.year + years + (number < current)
+    day = date(year, 3 * at + 1, 1) if first else _last(year, 3 * at + 3)
+    return day if day >= match.today else day.replace(year=year + 1)
 
 
 def _working_days(match: DateMatch) -> date:
@@ -171,6 +190,10 @@ RULES: dict[str, Callable[[DateMatch], date | None]] = {
     "middle_of_month": lambda match: _day_month(DateMatch(match.now, month=_month_of(match)[1], day=15)),
     "end_of_month": lambda match: _last(*_month_of(match)),
     "end_of_next_month": lambda match: _last(*_month(match, 1)),
+    "start_of_quarter": lambda match: _quarter(match, first=True),
+    "end_of_quarter": _quarter,
+    "start_of_next_quarter": lambda match: _quarter(match, 1, first=True),
+    "end_of_next_quarter": lambda match: _quarter(match, 1),
     "end_of_year": lambda match: date(match.now.year, 12, 31),
     "in_working_days": _working_days,
     "in_days": lambda match: _plus(match, match.number or 0),
@@ -178,6 +201,7 @@ RULES: dict[str, Callable[[DateMatch], date | None]] = {
     "in_weeks": lambda match: _plus(match, 7 * (match.number or 0)),
     "in_fortnight": lambda match: _plus(match, 14),
     "in_months": _in_months,
+    "in_years": lambda match: _in_months(replace(match, number=12 * (match.number or 1))),
     "in_hours": _in_hours,
     "agreed": lambda match: match.agreed,
     "open": lambda match: None,

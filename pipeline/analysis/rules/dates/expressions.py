@@ -15,6 +15,10 @@ from pipeline.analysis.rules.dates.time_of_day import TimeOfDay, amount, find_ti
 from pipeline.language.pack import Pack, pack, straighten
 
 MAX_DISTANCE = 16  # between a day and its time of day: "on Friday, say at about three"
+_FIGURES = re.compile(
+    r"\b(?:(?P<year>\d{4})[./-](?P<m>\d{1,2})[./-](?P<d>\d{1,2})|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))\b"
+)
+MONTHS = 12
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")
 
@@ -152,30 +156,55 @@ def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed
     if "ordinal_digits" in groups:
         ordinal = int(re.sub(r"\D", "", groups["ordinal_digits"]))
     count = amount(groups["number"], words) if "number" in groups else None
+    month = words.months.get(groups.get("month", "")) or (int(groups["m"]) if "m" in groups else None)
+    day = int(groups["d"]) if "d" in groups else ordinal if ordinal is not None else count
+    if {"d", "m"} <= groups.keys():
+        first, second = sorted(("d", "m"), key=match.start)
+        day, month = _day_and_month(match[first], match[second], match.string[match.end(first)], words)
     date_match = DateMatch(
         now,
         weekday=words.weekdays.get(groups.get("weekday", "")),
-        month=words.months.get(groups.get("month", "")) or (int(groups["m"]) if "m" in groups else None),
-        day=int(groups["d"]) if "d" in groups else ordinal if ordinal is not None else count,
+        month=month,
+        day=day,
         number=count,
+        quarter=next((int(key[1]) for key in groups if re.fullmatch("q[1-4]", key)), None),
         offset=words.offsets.get(groups.get("offset", "")),
         year=int(groups["year"]) if "year" in groups else None,
         agreed=agreed,
     )
     try:
-        day = RULES[rule](date_match)
+        due = RULES[rule](date_match)
     except (ValueError, TypeError, OverflowError):  # "the thirty-first of February", or a missing part
         return None
-    return day - timedelta(days=1) if day and "before" in groups else day
+    return due - timedelta(days=1) if due and "before" in groups else due
+
+
+def _day_and_month(first: str, second: str, separator: str, words: Pack) -> tuple[int | None, int | None]:
+    """Return day and month of two figures: by their values, else in the country's order; (None, None) if unclear."""
+    one, two = int(first), int(second)
+    if separator == "." or one > MONTHS >= two or one == two:
+        return one, two
+    if two > MONTHS >= one:
+        return two, one
+    if words.day_first is None:
+        return None, None
+    return (one, two) if words.day_first else (two, one)
 
 
 def _in_figures(text: str, words: Pack, now: datetime) -> Due | None:
-    """Parse a date in figures with its year; the order depends on the language, which dateparser knows."""
-    match = re.search(r"\b\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\b", text)
-    if match is None or not words.language:
+    """Parse a date in figures with its year; no day follows if the order of day and month is unclear."""
+    match = _FIGURES.search(text)
+    if match is None or not words.known:
         return None
-    import dateparser  # slow to import, seldom needed
-
-    settings = {"STRICT_PARSING": True, "RELATIVE_BASE": now.replace(tzinfo=None), "PREFER_DATES_FROM": "future"}
-    parsed = dateparser.parse(match.group(), languages=[words.language], settings=settings)
-    return Due(match.group(), match.start(), match.end(), parsed.date() if parsed else None)
+    if match["year"]:
+        year = int(match["year"])
+        day_and_month: tuple[int | None, int | None] = int(match["d"]), int(match["m"])
+    else:
+        first, second, last = re.split(r"[./-]", match.group())
+        year = int(last) + 2000 * (len(last) == 2)
+        day_and_month = _day_and_month(first, second, text[match.start() + len(first)], words)
+    day, month = day_and_month
+    try:
+        return Due(match.group(), match.start(), match.end(), date(year, month, day) if month and day else None)
+    except ValueError:  # "31.2.2026", or a number of another kind
+        return Due(match.group(), match.start(), match.end(), None)

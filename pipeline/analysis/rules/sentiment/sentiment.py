@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -9,7 +9,7 @@ from pipeline.analysis.rules.sentiment.lexicon import LexiconScore, score_turn
 from pipeline.analysis.rules.sentiment.party import party_features, predict_party
 from pipeline.analysis.rules.sentiment.turn import SentimentWeights, TurnSentiment, shipped_weights
 from pipeline.analysis.rules.sentiment.voice import VoiceArousal, judged_speakers, voices
-from pipeline.analysis.talk import SpokenTurn, read, roles, rounded
+from pipeline.analysis.talk import SpokenTurn, Turns, read, roles, rounded
 from pipeline.domain.insight import Evidence, Finding, Material, Tone
 from pipeline.domain.speech import Role
 from pipeline.language.pack import missing
@@ -18,6 +18,11 @@ MIN_LABEL_SCORE = 0.2  # distance from 0 of a positive or negative score
 CLEAR = 0.5  # min. probability of a negative or positive turn
 MIN_TREND = 0.2  # distance from 0 of second half minus first half
 MIN_WORDS = 8  # of a party without a clear turn to call it neutral
+MAX_CLOSING_WORDS = 14  # of a turn that only closes a call
+MAX_BARE_WORDS = 4  # of an answer that shows no sentiment without a listed word: "to my savings account"
+NEAR = 3  # turns in which the other party asked "anything else?"
+DISPLEASED = frozenset({"negative", "complaint", "strong", "positive not"})  # lists of `lexicon`
+PLEASED = frozenset({"positive", "warm", "laughter", "wishes", "care"})
 STRENGTH = 0.25  # added weight of a turn's words per standard deviation of arousal
 
 
@@ -59,7 +64,7 @@ class SentimentStep:
     """Sentiment per turn, per party, over time and overall, with trend and turning points; `basis`: words or voice."""
 
     name = "tone"
-    version = 5
+    version = 6
 
     def run(self, material: Material) -> Finding:
         turns = read(material)
@@ -67,7 +72,9 @@ class SentimentStep:
             why = missing(material.transcript.language) if turns else "no speech in this call"
             return Finding(self.name, self.version, _value(None, {}, [], []), note=why)
         arousals, weights = voices(material), shipped_weights()
-        scored_turns = [_scored(turn, weights, arousals.get(turn.turn.index)) for turn in turns]
+        scored_turns = [
+            _scored(turn, turns[:at], weights, arousals.get(turn.turn.index)) for at, turn in enumerate(turns)
+        ]
         labels = roles(material.transcript)
         by_party = {label: [scored for scored in scored_turns if scored.speaker == label] for label in labels}
         parties = {label: _party(party_turns, scored_turns, weights) for label, party_turns in by_party.items()}
@@ -93,10 +100,34 @@ def tone(score: float, basis: tuple[str, ...] = ("words",)) -> Tone:
     return Tone(label, round(score, 3), basis)
 
 
-def _scored(turn: SpokenTurn, weights: SentimentWeights, voice: VoiceArousal | None) -> ScoredTurn:
+def _scored(turn: SpokenTurn, before: Turns, weights: SentimentWeights, voice: VoiceArousal | None) -> ScoredTurn:
     lexicon_score = score_turn(turn)
     words = weights.predict(turn, lexicon_score) if turn.pack.known else TurnSentiment(0.0, 0.0)
+    short = len(turn.text.split()) <= MAX_CLOSING_WORDS
+    if short and not lexicon_score.counts.keys() & DISPLEASED:
+        if _declines_help(turn, before) and not lexicon_score.counts.keys() & PLEASED:
+            words = TurnSentiment(0.0, 0.0)
+        elif turn.pack.matches("summary", "closing", turn.text):
+            words = replace(words, negative=0.0)
+    if not lexicon_score.counts and _is_bare_answer(turn, before):
+        words = TurnSentiment(0.0, 0.0)
     return ScoredTurn(turn, lexicon_score, words, voice)
+
+
+def _is_bare_answer(turn: SpokenTurn, before: Turns) -> bool:
+    """Return whether a turn is a few words that answer a question: "To my savings account." """
+    asked = bool(before) and before[-1].text.endswith("?") and before[-1].turn.speaker != turn.turn.speaker
+    return asked and len(turn.text.split()) <= MAX_BARE_WORDS and not turn.text.endswith(("!", "?"))
+
+
+def _declines_help(turn: SpokenTurn, before: Turns) -> bool:
+    """Return whether a turn only declines further help: "No, that was going to be it"."""
+    others = (earlier for earlier in reversed(before[-NEAR:]) if earlier.turn.speaker != turn.turn.speaker)
+    asked = next(others, None)
+    is_asked = asked is not None and asked.pack.matches("summary", "anything_else", asked.text)
+    return turn.pack.matches("summary", "declined", turn.text) or (
+        is_asked and turn.pack.matches("tasks", "no", turn.text)
+    )
 
 
 def _score(part: Sequence[ScoredTurn]) -> float:

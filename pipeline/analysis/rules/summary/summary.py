@@ -3,7 +3,7 @@ from typing import Any
 
 from pipeline.analysis.rules.summary.outcome import outcome
 from pipeline.analysis.rules.summary.reason import reason
-from pipeline.analysis.rules.summary.template import SummaryPart, fill, lines_of, steps
+from pipeline.analysis.rules.summary.template import SummaryPart, done, fill, lines_of, steps
 from pipeline.analysis.rules.summary.topics import topics
 from pipeline.analysis.talk import Sentence, read
 from pipeline.domain.insight import Evidence, Finding, Material
@@ -18,7 +18,7 @@ class SummaryStep:
     """Summary by template, the workspace's or the language's: reason, agreements, open tasks, next step."""
 
     name = "summary"
-    version = 3
+    version = 4
 
     def run(self, material: Material) -> Finding:
         turns = read(material, machines=True)
@@ -72,7 +72,10 @@ def _parts(
 ) -> list[SummaryPart]:
     names = _parties(material)
     parts = [_quoted("reason", [sentence.evidence() for sentence in why], names, material)] if why else []
-    parts += steps(tasks, lambda task: names.get(task["owner"], task["owner"]), material.roster.summary)
+    words, template = pack(material.transcript.language), material.roster.summary
+    actions = material.value_of("actions").get("actions", [])
+    parts += done(actions, lambda party: names.get(party, party), words, template)
+    parts += steps(tasks, lambda task: names.get(task["owner"], task["owner"]), words, template)
     if ending and ending not in [sentence.evidence() for sentence in why]:
         parts.append(_quoted("ending", [ending], names, material))
     return parts
@@ -93,7 +96,8 @@ def _parties(material: Material) -> dict[str, str]:
     Empty for unknown roles: the summary then uses the labels of speakers.
     """
     names = dict(pack(material.transcript.language).get("summary", "parties", {}))
-    if name := material.value_of("agent").get("name"):
+    agent = material.value_of("agent")
+    if name := agent.get("name") or agent.get("spoken_name"):
         names["rep"] = name
     if spoken := material.value_of("contacts").get("heard", {}).get("name"):
         names["customer"] = spoken["value"]

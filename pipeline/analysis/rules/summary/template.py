@@ -1,10 +1,12 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import date
 from string import Formatter
 from typing import Any
 
 from pipeline.domain.summaries import PARTS, SummaryTemplate
+from pipeline.language.pack import Pack
 
 MAX_TASKS = 3  # tasks in one part, unless a template says otherwise
 AGREED = frozenset({"appointment", "request"})  # kinds of task with consent of the other party
@@ -62,7 +64,10 @@ def lines_of(template: SummaryTemplate, usual: Iterable[str]) -> tuple[str, ...]
 
 
 def steps(
-    tasks: list[dict[str, Any]], owner: Callable[[dict[str, Any]], str], template: SummaryTemplate | None = None
+    tasks: list[dict[str, Any]],
+    owner: Callable[[dict[str, Any]], str],
+    words: Pack,
+    template: SummaryTemplate | None = None,
 ) -> list[SummaryPart]:
     """Return the parts for agreements, open tasks and next step: of several tasks, the one due first if the template
     uses it.
@@ -80,26 +85,47 @@ def steps(
     agreed = [task for task in surest if task["kind"] in AGREED][: limit("agreed")]
     open_tasks = [task for task in surest if task["kind"] not in AGREED][: limit("open")]
     parts = (("agreed", agreed), ("open", open_tasks), ("next_step", [ahead] if ahead else []))
-    return [_part(part, chosen, owner) for part, chosen in parts if chosen]
+    return [_part(part, chosen, owner, words) for part, chosen in parts if chosen]
 
 
 def _due(task: dict[str, Any]) -> tuple[str, str]:
     return task["due_date"] or "9999", task["due_time"] or "99"
 
 
-def _part(part: str, chosen: list[dict[str, Any]], owner: Callable[[dict[str, Any]], str]) -> SummaryPart:
+def done(
+    actions: list[dict[str, Any]], party: Callable[[str], str], words: Pack, template: SummaryTemplate | None = None
+) -> list[SummaryPart]:
+    """Return the part for what was done in the call; `party` returns a party's name."""
+    most = template.most("done") if template else None
+    chosen = actions[: MAX_TASKS if most is None else most]
+    items = [
+        {**action, "due_expression": None, "due_date": action["date"], "due_time": action["time"]} for action in chosen
+    ]
+    return [_part("done", items, lambda action: party(action["by"]), words)] if chosen else []
+
+
+def _part(part: str, chosen: list[dict[str, Any]], owner: Callable[[dict[str, Any]], str], words: Pack) -> SummaryPart:
     chosen = sorted(chosen, key=lambda task: task["evidence"]["start"])
     titles_by_owner: dict[str, list[str]] = {}
     for task in chosen:
-        titles_by_owner.setdefault(owner(task), []).append(_title_with_date(task))
+        titles_by_owner.setdefault(owner(task), []).append(_title_with_date(task, words))
     text = "; ".join(f"{name}: {', '.join(titles)}" for name, titles in titles_by_owner.items())
     return SummaryPart(part, text, tuple(task["evidence"] for task in chosen))
 
 
-def _title_with_date(task: dict[str, Any]) -> str:
-    when, day = task["due_expression"] or "", task["due_date"] or ""
-    if when.lower() in task["title"].lower():
-        when = ""
-    at = f" {task['due_time']}" if day and task["due_time"] else ""
-    details = ", ".join(filter(None, (when, f"{day}{at}")))
-    return f"{task['title']} ({details})" if details else task["title"]
+def _title_with_date(task: dict[str, Any], words: Pack) -> str:
+    """Return the title with its day as people write it, else with the words for it: each fact once."""
+    when = task["due_expression"] or ""
+    if task["due_date"]:
+        when = day_in_words(date.fromisoformat(task["due_date"]), words)
+        when += f", {task['due_time']}" if task["due_time"] else ""
+    return f"{task['title']} ({when})" if when and when.lower() not in task["title"].lower() else task["title"]
+
+
+def day_in_words(day: date, words: Pack) -> str:
+    """Return a day as people of the language write it: "Fri, Mar 6"; as ISO 8601 without a pack."""
+    if not words.known:
+        return day.isoformat()
+    weekday, month = words.get("dates", "weekdays")[day.weekday()], words.get("dates", "months")[day.month - 1]
+    names = {"weekday": weekday, "Weekday": weekday.capitalize(), "month": month, "Month": month.capitalize()}
+    return str(words.get("summary", "day")).format(day=day.day, **names)

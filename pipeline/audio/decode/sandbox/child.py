@@ -165,7 +165,7 @@ def _send_samples(pieces: Iterator[tuple[int, int, Floats]], order: Order, progr
     for track in sorted(collectors):
         collectors[track].finish()
     if not any(collector.length for collector in collectors.values()):
-        raise NotDecoded(RefusalReason.NOTHING)
+        raise NotDecoded(RefusalReason.NOTHING if progress.damaged or progress.broke_off else RefusalReason.EMPTY)
 
 
 def _collector(track: int, channels: int, rate: int) -> Collector:

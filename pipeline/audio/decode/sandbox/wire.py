@@ -37,6 +37,7 @@ class RefusalReason(StrEnum):
     NO_CODEC = "no codec"
     RATE = "rate"
     NOTHING = "nothing"
+    EMPTY = "empty"
     TOO_LONG = "too long"
     SAMPLES = "samples"
     MEMORY = "memory"

@@ -97,7 +97,7 @@ async def test_over_http_it_is_set_with_admin_for_workspace_and_team(world: Worl
             assert (await patch("/workspace", of_the_team, template)).status_code == 403
             for wrong, problem in (
                 ({"parts": []}, "at least 1 item"),
-                ({"parts": [{"part": "why"}]}, "'reason', 'agreed', 'open', 'next_step' or 'ending'"),
+                ({"parts": [{"part": "why"}]}, "'reason', 'done', 'agreed', 'open', 'next_step' or 'ending'"),
                 ({"parts": [{"part": "open"}, {"part": "open"}]}, "is repeated. Name it once"),
                 ({"parts": [{"part": "open", "most": 11}]}, "less than or equal to 10"),
                 ({"parts": [{"part": "open", "heading": "{x}"}]}, "without braces. Change it"),

@@ -64,7 +64,7 @@ def test_a_part_has_at_most_so_many_items() -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([], "needs at least one part. Parts: reason, agreed, open, next_step, ending"),
+        ([], "needs at least one part. Parts: reason, done, agreed, open, next_step, ending"),
         ([TemplatePart("open"), TemplatePart("open")], "'open' is repeated. Name it once"),
         ([TemplatePart("why")], "Unknown part 'why'. Parts: reason"),  # type: ignore[arg-type]
         ([TemplatePart("open", most=0)], "must be 1 to 10, not 0"),

@@ -100,6 +100,34 @@ en wed 2025-04-19 the week of the 19th
 en wed 2025-04-30 by 04/30/2025
 en wed 2025-05-05 the first Monday in May
 en wed 2025-04-25 the last Friday of the month
+en wed 2025-07-16 three months from today
+en wed 2025-05-16 a month from now
+en wed 2026-04-16 in a year
+en wed 2025-04-24 on Thursday 24th
+en wed 2025-05-05 Monday 5th
+en wed 2025-06-13 on Friday the 13th
+en wed 2025-06-30 by the end of the quarter
+en wed 2025-09-30 in Q3
+en wed 2026-03-31 in the first quarter
+en wed 2025-07-01 at the beginning of Q3
+en wed 2025-09-30 next quarter
+en wed 2025-04-16 by EOD
+en wed 2025-05-01 in early May
+en wed 2025-05-31 in late May
+en wed 2025-06-13 on 13/6
+de wed 2025-06-16 heute in zwei Monaten
+de wed 2025-06-30 bis Ende des Quartals
+de wed 2025-09-30 im dritten Quartal
+de wed 2025-04-24 am Donnerstag, den 24.
+es wed 2025-07-16 dentro de tres meses
+es wed 2025-09-30 en el tercer trimestre
+es wed 2025-06-30 a finales del trimestre
+fr wed 2025-07-16 dans trois mois
+fr wed 2025-09-30 au troisième trimestre
+fr wed 2025-06-30 fin du trimestre
+pt wed 2025-07-16 daqui a três meses
+pt wed 2025-09-30 no terceiro trimestre
+pt wed 2025-06-30 no fim do trimestre
 en fri 2025-10-25 tomorrow
 en fri 2025-10-25 in 24 hours
 en fri 2025-10-31 on Friday
@@ -388,6 +416,12 @@ def test_an_expression_means_its_day(language, start, day, expression, form):
         ("en", "tomorrow at 9", "09:00"), ("en", "Monday at 4:15", "16:15"), ("en", "tomorrow by noon", "12:00"),
         ("en", "Tuesday at 8 pm", "20:00"), ("en", "Friday at quarter to five", "16:45"),
         ("en", "July third at two thirty", "14:30"), ("en", "tomorrow at six in the morning", "06:00"),
+        ("en", "tomorrow at 4.30", "16:30"), ("en", "tomorrow at half eight in the evening", "20:30"),
+        ("en", "tomorrow at 10 past 3", "15:10"), ("en", "Friday at quarter past 9", "09:15"),
+        ("de", "morgen um zehn nach drei", "15:10"), ("de", "morgen um halb neun abends", "20:30"),
+        ("es", "mañana a las tres y diez", "15:10"), ("es", "mañana a las 16.30", "16:30"),
+        ("fr", "demain à 16h30", "16:30"), ("fr", "jeudi à trois heures moins dix", "14:50"),
+        ("pt", "amanhã às 16h30", "16:30"), ("pt", "amanhã às três e dez", "15:10"),
         ("es", "mañana a las cinco y media", "17:30"), ("es", "el lunes a las diez", "10:00"),
         ("es", "el jueves a las nueve de la noche", "21:00"), ("es", "el viernes a las once menos cuarto", "10:45"),
         ("de", "morgen um 15 Uhr 30", "15:30"), ("de", "am Freitag um halb drei", "14:30"),
@@ -486,3 +520,36 @@ def test_a_day_that_does_not_exist_is_no_date():
     due = find("on the thirty-first of February", pack("en"), STARTS["wed"])
     assert due is not None
     assert due.day is None
+
+
+@pytest.mark.parametrize(
+    ("language", "country", "expression", "day"),
+    [
+        ("en", "US", "on 05/06/2025", "2025-05-06"), ("en", "GB", "on 05/06/2025", "2025-06-05"),
+        ("en", "IE", "before 05/06/2025", "2025-06-04"), ("en", "US", "by 5/6", "2025-05-06"),
+        ("en", "AU", "by 5/6", "2025-06-05"), ("en", "GB", "before 1/5", "2025-04-30"),
+        ("en", "US", "on 25/4", "2025-04-25"), ("en", None, "by 05/06/2025", None), ("en", "CA", "by 5/6", None),
+        ("en", None, "by 5/5", "2025-05-05"), ("en", None, "on 2025-06-05", "2025-06-05"),
+        ("es", "MX", "el 5/6", "2025-06-05"), ("es", "US", "el 5/6", "2025-05-06"),
+        ("fr", None, "le 5/6", "2025-06-05"), ("fr", "FR", "le 05/06/2025", "2025-06-05"),
+        ("de", "DE", "am 5.6.2025", "2025-06-05"), ("de", "US", "am 5.6.2025", "2025-06-05"),
+        ("pt", "BR", "até 5/6", "2025-06-05"),
+    ],
+)  # fmt: skip
+def test_day_and_month_in_figures_are_in_the_order_of_the_country(language, country, expression, day):
+    due = find(SENTENCES[language][0].format(expression), pack(language, country), STARTS["wed"])
+    assert due is not None and due.expression in expression
+    assert due.day == (date.fromisoformat(day) if day else None)
+
+
+@pytest.mark.parametrize(
+    ("language", "expression"),
+    [
+        ("en", "in a few days"), ("en", "within several weeks"), ("en", "as soon as possible"), ("en", "shortly"),
+        ("de", "in ein paar Tagen"), ("de", "bei Gelegenheit"), ("es", "en unos días"), ("es", "cuanto antes"),
+        ("fr", "dans quelques jours"), ("fr", "dès que possible"), ("pt", "em alguns dias"), ("pt", "em breve"),
+    ],
+)  # fmt: skip
+def test_an_indefinite_day_keeps_its_words(language, expression):
+    due = find(SENTENCES[language][0].format(expression), pack(language), STARTS["wed"])
+    assert due is not None and (due.expression, due.day) == (expression, None)

@@ -260,3 +260,47 @@ def test_a_step_is_found_where_it_is(before: int, after: int) -> None:
     change = change_point([-1.5] * before + [1.5] * after)
     assert change is not None
     assert (change.at, change.before, change.after) == (before, -1.5, 1.5)
+
+
+ASKED = {
+    "en": "Is there anything else I can help you with?", "de": "Kann ich sonst noch etwas für Sie tun?",
+    "es": "¿Le puedo ayudar en algo más?", "fr": "Avez-vous besoin d'autre chose ?",
+    "pt": "Posso ajudar em mais alguma coisa?",
+}  # fmt: skip
+DECLINED = """
+en | No, that was going to be it.
+en | no that'll be it thank you
+en | No, I'm good.
+en | No, not today.
+de | Nein, das war's.
+de | Nein danke.
+es | No, eso es todo.
+es | No, con eso es suficiente.
+fr | Non, c'est tout.
+fr | Non, ça ira.
+pt | Não, era só isso.
+pt | Não, obrigado.
+"""
+UPSET = """
+en | No, this is ridiculous.
+de | Nein, das ist eine Frechheit.
+de | Nein, ich bin sehr unzufrieden.
+es | No, estoy muy enfadado con ustedes.
+fr | Non, c'est inadmissible.
+pt | Não, isso é um absurdo.
+"""
+
+
+def test_declining_more_help_is_neutral_and_anger_is_not(subtests) -> None:
+    for lines, label in ((DECLINED, "neutral"), (UPSET, "negative")):
+        for line in lines.strip().splitlines():
+            with subtests.test(line):
+                language, text = line.split(" | ")
+                value = tone_of(call(("rep", ASKED[language]), ("customer", text), language=language))
+                assert value["turns"][1]["label"] == label
+
+
+def test_a_bare_answer_to_a_question_is_neutral() -> None:
+    asked = ("rep", "And what is the destination account?")
+    assert tone_of(call(asked, ("customer", "To my savings account.")))["turns"][1]["label"] == "neutral"
+    assert tone_of(call(asked, ("customer", "This is unacceptable.")))["turns"][1]["label"] == "negative"

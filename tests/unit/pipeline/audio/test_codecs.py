@@ -9,7 +9,7 @@ from scipy.signal import butter, correlate, sosfiltfilt
 
 from pipeline.audio.decode.decoder import Decoded, decode_file
 from pipeline.audio.decode.options import DecodeOptions
-from pipeline.errors import NotAudio
+from pipeline.errors import NotAudio, RecordingEmpty
 from tests.paths import FIXTURES
 from tests.synthetic_calls import FOLDER
 from tests.unit.pipeline.audio.test_decode import encode
@@ -104,6 +104,32 @@ def test_half_a_file_is_half_the_speech(name: str) -> None:
     data = (MEDIA / name).read_bytes()
     decoded = decode_file(io.BytesIO(data[: len(data) // 2]), OPTIONS, "audio/G729" if "729" in name else None)
     assert 0.5 < decoded.duration < 1.3
+
+
+@pytest.mark.parametrize("byte_rate", [0, 1, 8000, 0xFFFFFFFF])
+def test_a_wrong_byte_rate_does_not_make_a_recording_incomplete(byte_rate: int) -> None:
+    data = bytearray(encode(SPEECH[None], 16000, "wav", "pcm_s16le"))
+    data[28:32] = struct.pack("<I", byte_rate)
+    decoded = decode_file(io.BytesIO(bytes(data)), OPTIONS)
+    assert (decoded.duration, decoded.warnings) == (pytest.approx(2.0, abs=0.01), ())
+
+
+def test_padding_after_an_odd_number_of_blocks_is_no_damage() -> None:
+    data = bytearray((MEDIA / "gsm.wav").read_bytes())
+    at = data.index(b"data") + 4
+    (length,) = struct.unpack_from("<I", data, at)
+    blocks = length // 65 - (length // 65 % 2 == 0)  # an odd number
+    padded = bytes(data[:at]) + struct.pack("<I", blocks * 65 + 1) + bytes(data[at + 4 : at + 4 + blocks * 65]) + b"\0"
+    decoded = decode_file(io.BytesIO(padded), OPTIONS)
+    assert (decoded.duration, decoded.warnings) == (pytest.approx(blocks * 0.04, abs=0.001), ())
+
+
+@pytest.mark.parametrize("name", ["gsm.wav", "mulaw-pipe.wav", "g723.wav"])
+def test_a_header_without_samples_is_an_empty_recording(name: str) -> None:
+    data = (MEDIA / name).read_bytes()
+    at = data.index(b"data") + 4
+    with pytest.raises(RecordingEmpty):
+        decode_file(io.BytesIO(data[:at] + bytes(4)), OPTIONS)
 
 
 def test_what_has_no_header_needs_its_type() -> None:

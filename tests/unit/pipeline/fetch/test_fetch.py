@@ -96,6 +96,26 @@ async def test_every_status_has_its_meaning(status: str, kind: type, retryable: 
 
 
 @pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("203 Non-Authoritative Information", {}),
+        ("206 Partial Content", {"Content_Range": f"bytes 0-{len(AUDIO) - 1}/{len(AUDIO)}"}),
+    ],
+)
+async def test_a_response_with_the_whole_recording_counts(status: str, headers: dict[str, str], tmp_path: Path) -> None:
+    async with serving(reply(AUDIO, status, **headers)) as server:
+        assert (await fetch(server.url(), 0, tmp_path.as_uri(), options())).sha256 == hashlib.sha256(AUDIO).hexdigest()
+
+
+@pytest.mark.parametrize("content_range", ["bytes 1-{last}/{size}", "bytes 0-{before}/{size}", "bytes 0-{last}/*"])
+async def test_a_part_of_a_recording_is_truncated(content_range: str, tmp_path: Path) -> None:
+    size = len(AUDIO)
+    value = content_range.format(last=size - 1, before=size - 2, size=size)
+    error = await failing(reply(AUDIO, "206 Partial Content", Content_Range=value), tmp_path)
+    assert isinstance(error, RecordingTruncated)
+
+
+@pytest.mark.parametrize(
     ("value", "seconds"),
     [
         ("0", 0),

@@ -294,3 +294,15 @@ def test_nothing_said_and_nothing_labelled_change_nothing() -> None:
     labels = channel((SPEECH, 4), (SILENCE, 4))
     empty = replace(said("x", 0, 4), words=())
     assert refine((labels, labels), [empty]) == (labels, labels)
+
+
+@pytest.mark.parametrize(("last_words", "is_person"), [("say one second please", True), ("press one for sales", False)])
+def test_an_agent_who_takes_turns_is_a_person(last_words: str, is_person: bool) -> None:
+    """Three answered phrases of machines are a dialogue; with a certain phrase ("press one") they are a menu."""
+    agent = channel((SPEECH, 3), (SILENCE, 7), (SPEECH, 3), (SILENCE, 7), (SPEECH, 3), (SILENCE, 7))
+    customer = channel((SILENCE, 6), (SPEECH, 2), (SILENCE, 8), (SPEECH, 2), (SILENCE, 8), (SPEECH, 2), (SILENCE, 2))
+    phrases = ["say one second please", "say one second please", last_words]
+    texts = [said(text, 10 * at, 10 * at + 3, 0) for at, text in enumerate(phrases)]
+    replies = [said("certainly thank you", 10 * at + 6, 10 * at + 8, 1) for at in range(3)]
+    after, _ = refine((agent, customer), [*texts, *replies])
+    assert (ANNOUNCEMENT not in kinds(after)) is is_person

@@ -1,0 +1,165 @@
+"""What was done or booked during the call: "I've ordered a new card", "you're booked for Tuesday at 8:15".
+
+An action is reported in the perfect or passive, mostly by the agent. History is none: a sentence with a past day, or
+with what a party reads on its screen.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pipeline.analysis.rules import dates
+from pipeline.analysis.rules.amounts import Amount, amounts
+from pipeline.analysis.rules.commitments.titles import content, for_readers, tidy
+from pipeline.analysis.talk import Sentence, SpokenTurn, Turns, read
+from pipeline.domain.insight import Evidence, Finding, Material
+from pipeline.domain.speech import Role
+from pipeline.domain.vocabulary import ActionKind
+from pipeline.language.pack import Pack, missing
+
+TURNS_BACK = 12  # turns in which the amount, day or address of an action was stated
+MIN_CONTENT = 2  # content words that name what was done
+WITH_AMOUNT = frozenset({ActionKind.PAYMENT, ActionKind.TRANSFER, ActionKind.REFUND})
+WITH_DAY = frozenset({ActionKind.APPOINTMENT})
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action of a party ("rep", "customer"). `amount` has no currency; `date` and `time` are those of the deed."""
+
+    title: str
+    kind: ActionKind
+    by: str
+    evidence: Evidence
+    amount: float | None = None
+    date: str | None = None
+    time: str | None = None
+    address: str | None = None
+
+
+class ActionsStep:
+    """Actions reported as done during the call."""
+
+    name = "actions"
+    version = 1
+
+    def run(self, material: Material) -> Finding:
+        turns = read(material)
+        if not any(turn.pack.known for turn in turns):
+            note = missing(material.transcript.language) if turns else "no speech in this call"
+            return Finding(self.name, self.version, {"actions": []}, note=note)
+        now = dates.local(material.call.start_time, material.roster.time_zone)
+        address = (material.value_of("contacts").get("heard", {}).get("address") or {}).get("value")
+        actions: list[Action] = []
+        for action in _actions(turns, now, address):
+            if not any(_same(action, earlier) for earlier in actions):
+                actions.append(action)
+        value = {"actions": [_plain(action) for action in actions]}
+        return Finding(self.name, self.version, value, tuple(action.evidence for action in actions))
+
+
+def _actions(turns: Turns, now: datetime, address: str | None) -> Iterator[Action]:
+    for at, turn in enumerate(turns):
+        for sentence in turn.sentences:
+            for kind, first, last in _reports(sentence):
+                text = sentence.text[first:last]
+                action = Action(_title(text, turns, at, sentence, now), kind, _party(turn), sentence.evidence())
+                yield _with_details(action, text, turns[max(0, at - TURNS_BACK) : at + 1], now, address)
+
+
+def _party(turn: SpokenTurn) -> str:
+    return turn.role.value if turn.role is not Role.UNKNOWN else "unknown"
+
+
+def _reports(sentence: Sentence) -> Iterator[tuple[ActionKind, int, int]]:
+    """Yield kind and characters of each clause that reports an action of this call."""
+    words, text = sentence.pack, sentence.text
+    keys = ("done_by_customer",) if sentence.role is Role.CUSTOMER else ("passive", "done")
+    if text.endswith("?") and not words.matches("tasks", "tag", text):
+        return
+    ends: list[int] = []
+    for pattern in (pattern for key in keys for pattern in words.patterns("actions", key)):
+        for match in pattern.finditer(text):
+            kind = _kind(match["verb"], words)
+            first, last = _clause(text, match, words)
+            if kind and not any(first <= end <= last for end in ends) and not _is_history(text, first, last, words):
+                ends.append(match.end())
+                yield kind, first, last
+
+
+def _clause(text: str, match: re.Match[str], words: Pack) -> tuple[int, int]:
+    """Return the clause of a match: from the joint before it to the one that begins another clause."""
+    joints = [joint for pattern in words.patterns("actions", "border") for joint in pattern.finditer(text)]
+    first = max((joint.end() for joint in joints if joint.end() <= match.start()), default=0)
+    last = min((joint.start() for joint in joints if joint.start() >= match.end()), default=len(text))
+    return first, last
+
+
+def _is_history(text: str, first: int, last: int, words: Pack) -> bool:
+    clause = text[first:last]
+    ruled_out = (("dates", "past"), ("actions", "not_done"))
+    return any(words.matches(*key, clause) for key in ruled_out) or words.matches("tasks", "conditional", text)
+
+
+def _kind(verb: str, words: Pack) -> ActionKind | None:
+    kinds = words.get("actions", "kinds", {})
+    forms = {verb.lower(), verb.lower().removesuffix("s")}
+    return next((ActionKind(kind) for kind, verbs in kinds.items() if forms & set(verbs.split())), None)
+
+
+def _title(text: str, turns: Turns, at: int, sentence: Sentence, now: datetime) -> str:
+    """Return the clause for readers outside the call, without the day.
+
+    One without a subject or a thing ("That's been sent") gets its topic.
+    """
+    words = sentence.pack
+    for pattern in words.patterns("actions", "opening"):
+        text = pattern.sub("", text)
+    has_subject = not any(pattern.match(text) for pattern in words.patterns("actions", "passive"))
+    if due := dates.find(text, words, now):
+        bare = text[: due.first] + text[due.last :]
+        text = bare if content(bare, words) >= MIN_CONTENT else text
+    listener = words.get("tasks", "listener_is", {}).get(sentence.role.value, "")
+    for pattern, replacement in words.rewrites("actions", "reader") if listener else ():
+        text = pattern.sub(replacement.replace("{listener}", listener), text)
+    title = for_readers(tidy(text), sentence.role, words)
+    if has_subject and content(title, words) >= MIN_CONTENT:
+        return title
+    turn, number = turns[at], turns[at].sentences.index(sentence)
+    before = [*turn.sentences[:number][::-1]]
+    before += [part for earlier in reversed(turns[max(0, at - 2) : at]) for part in reversed(earlier.sentences)]
+    topic = next((tidy(part.text) for part in before if content(part.text, words) >= MIN_CONTENT), "")
+    return f"{title} ({topic})" if topic else title
+
+
+def _with_details(action: Action, text: str, turns: Turns, now: datetime, address: str | None) -> Action:
+    """Add amount, day, time and address: those of the clause, else the last that were stated for such an action."""
+    words = turns[-1].pack
+    amount = _money(text, words)
+    due = dates.find(text, words, now)
+    day, time = (due.day, due.time) if due else (None, None)
+    for turn in reversed(turns[:-1]):
+        if action.kind in WITH_AMOUNT and amount is None:
+            amount = _money(turn.text, turn.pack)
+        if action.kind in WITH_DAY and (day is None or time is None):
+            stated = [found for part in turn.sentences if (found := dates.find(part.text, turn.pack, now))]
+            day = day or next((found.day for found in stated if found.day), None)
+            time = time or next((found.time for found in stated if found.time), None)
+    place = address if words.matches("actions", "to_address", text) else None
+    return replace(action, amount=amount, date=day.isoformat() if day else None, time=time, address=place)
+
+
+def _money(text: str, words: Pack) -> float | None:
+    found: list[Amount] = [amount for amount in amounts(text, words) if amount.money]
+    return found[0].value if found else None
+
+
+def _same(one: Action, other: Action) -> bool:
+    details = zip((one.amount, one.date, one.time), (other.amount, other.date, other.time), strict=True)
+    return one.kind is other.kind and all(a == b or a is None or b is None for a, b in details)
+
+
+def _plain(action: Action) -> dict[str, Any]:
+    return {**asdict(action), "kind": action.kind.value}
