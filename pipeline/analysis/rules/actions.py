@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.amounts import Amount, amounts
+from pipeline.analysis.rules.amounts import amounts
 from pipeline.analysis.rules.commitments.titles import content, for_readers, tidy
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns, read
 from pipeline.domain.insight import Evidence, Finding, Material
@@ -144,21 +144,20 @@ def _with_details(action: Action, text: str, turns: Turns, now: datetime, addres
         if action.kind in WITH_AMOUNT and amount is None:
             amount = _money(turn.text, turn.pack)
         if action.kind in WITH_DAY and (day is None or time is None):
-            stated = [found for part in turn.sentences if (found := dates.find(part.text, turn.pack, now))]
-            day = day or next((found.day for found in stated if found.day), None)
-            time = time or next((found.time for found in stated if found.time), None)
+            stated = [due for part in turn.sentences if (due := dates.find(part.text, turn.pack, now))]
+            day = day or next((due.day for due in stated if due.day), None)
+            time = time or next((due.time for due in stated if due.time), None)
     place = address if words.matches("actions", "to_address", text) else None
     return replace(action, amount=amount, date=day.isoformat() if day else None, time=time, address=place)
 
 
 def _money(text: str, words: Pack) -> float | None:
-    found: list[Amount] = [amount for amount in amounts(text, words) if amount.money]
-    return found[0].value if found else None
+    return next((amount.value for amount in amounts(text, words) if amount.money), None)
 
 
-def _same(one: Action, other: Action) -> bool:
-    details = zip((one.amount, one.date, one.time), (other.amount, other.date, other.time), strict=True)
-    return one.kind is other.kind and all(a == b or a is None or b is None for a, b in details)
+def _same(action: Action, other: Action) -> bool:
+    details = zip((action.amount, action.date, action.time), (other.amount, other.date, other.time), strict=True)
+    return action.kind is other.kind and all(a == b or a is None or b is None for a, b in details)
 
 
 def _plain(action: Action) -> dict[str, Any]:

@@ -205,11 +205,11 @@ def _patterns(language: str | None, has_pack: bool) -> _Patterns:
         return re.compile(pattern, re.IGNORECASE)
 
     scales = any_of(words.get("numbers", "scales", {}))
-    halves, ones = any_of(words.words("numbers", "half")), any_of(words.words("numbers", "not_digits"))
+    halves, articles = any_of(words.words("numbers", "half")), any_of(words.words("numbers", "not_digits"))
     joints = any_of({joint.strip() for joint in words.get("numbers", "hundreds_join", [])} - {""})
     after = any_of(words.words("numbers", "half_after"))
     return _Patterns(
-        compiled(rf"\b(?:(?P<half>{halves})[ -]|(?:{ones}) )(?P<scale>{scales})\b"),
+        compiled(rf"\b(?:(?P<half>{halves})[ -]|(?:{articles}) )(?P<scale>{scales})\b"),
         compiled(rf"[ \u00a0]?(?P<scale>{scales})\b(?! (?:of|de) an?\b)|(?P<k>k)\b"),
         compiled(rf"\s*(?:{any_of(words.words('numbers', 'point'))})\s*"),
         compiled(rf"(?P<half>\s*(?:{after}))\b"),

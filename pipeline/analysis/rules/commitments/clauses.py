@@ -119,10 +119,10 @@ def candidates(turns: Turns, at: int, now: datetime, agreed: date | None) -> Ite
             last = len(bare.text)
             if index + 1 < len(matches):
                 last = _border(bare.text, match.end(), matches[index + 1][1].start(), sentence.pack)
-            for text, found, end in _things(bare.text, match, first, last, sentence.pack, now):
-                verb = None if form == FREE else found.span("verb")
+            for text, clause, end in _things(bare.text, match, first, last, sentence.pack, now):
+                verb = None if form == FREE else clause.span("verb")
                 due = _due(text, (first, end), verb, sentence.pack, now, agreed)
-                yield Candidate(turn, at, number, sentence, text, form, found, first, end, due)
+                yield Candidate(turn, at, number, sentence, text, form, clause, first, end, due)
             first = last
 
 

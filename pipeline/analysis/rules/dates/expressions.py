@@ -181,14 +181,14 @@ def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed
 
 def _day_and_month(first: str, second: str, separator: str, words: Pack) -> tuple[int | None, int | None]:
     """Return day and month of two figures: by their values, else in the country's order; (None, None) if unclear."""
-    one, two = int(first), int(second)
-    if separator == "." or one > MONTHS >= two or one == two:
-        return one, two
-    if two > MONTHS >= one:
-        return two, one
+    earlier, later = int(first), int(second)
+    if separator == "." or earlier > MONTHS >= later or earlier == later:
+        return earlier, later
+    if later > MONTHS >= earlier:
+        return later, earlier
     if words.day_first is None:
         return None, None
-    return (one, two) if words.day_first else (two, one)
+    return (earlier, later) if words.day_first else (later, earlier)
 
 
 def _in_figures(text: str, words: Pack, now: datetime) -> Due | None:
