@@ -40,10 +40,7 @@ async def complete(
     and returns the present call: run the analysis again and call with it as the lease's `call`.
 
     `voiceprint` is the agent's, stored under the call's `user_id`; `voices` decides how profiles use it (None: not).
-    Without a voiceprint, an "analyze" job keeps an earlier one, and a "process" job removes it, since its recording may
-    be another. Other voices in stage results are deleted, and those of an erased member or without consent.
-    `producers`: of the stage results in the record. `analysis_warnings`: replaced by the next analysis.
-    `redacted`: replaces the recordings.
+    `producers`: of the stage results in the record. `analysis_warnings`: of this analysis. `redacted`: recordings.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -75,7 +72,11 @@ async def _keep_voice(
     voices: VoicePolicy | None,
     producers: Mapping[Stage, str],
 ) -> None:
-    """Store the agent's voiceprint, unless the member was erased or does not consent, and delete all other voices."""
+    """Store the agent's voiceprint, unless the member was erased or does not consent, and delete all other voices.
+
+    Without a voiceprint, an "analyze" job keeps an earlier one, and a "process" job removes it, since its recording may
+    be another.
+    """
     is_erased = await erasures.is_erased_member(connection, lease.workspace_id, call.user_id)
     new = None if is_erased else voiceprint
     may_stay = await voiceprints.keep(connection, lease, call.user_id, new, voices, matched_member(transcript))

@@ -318,8 +318,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
     edited = await edits.load(connection, row.id, machine_transcript)
     transcript = machine_transcript if machine else edited.transcript
     summary = _summary(row)
-    of_call = _JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id)
-    all_jobs = tuple(map(_job, await connection.execute(of_call)))
+    all_jobs = await _jobs(connection, row.id)
     bodies = await _submissions(connection, row.id)
     submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
     call_findings = await _findings(connection, row, None if machine else edited) if has_transcript else ()
@@ -435,6 +434,11 @@ def _waits(state: str | None, lease_until: datetime | None) -> bool:
 
 def _failure(code: str | None, message: str | None, retryable: bool | None) -> Failure | None:
     return None if code is None else Failure(code, message or "", bool(retryable))
+
+
+async def _jobs(connection: AsyncConnection, call_pk: int) -> tuple[JobSummary, ...]:
+    of_call = _JOBS.where(jobs.c.call_pk == call_pk).order_by(jobs.c.created_at, jobs.c.id)
+    return tuple(map(_job, await connection.execute(of_call)))
 
 
 def _job(row: sa.Row[Any]) -> JobSummary:

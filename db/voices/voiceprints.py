@@ -1,5 +1,6 @@
 """The agent's voice in each call: stored with the call's record; listed, removed, restored and assigned by users."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -110,21 +111,26 @@ async def keep(
         await connection.execute(sa.delete(voiceprint_events).where(voiceprint_events.c.call_pk == lease.call_pk))
         await connection.execute(sa.delete(voiceprints).where(of_call))
     elif voiceprint is not None:
-        values = {"workspace_id": lease.workspace_id, **name, **_of(voiceprint)}
-        upsert = insert(voiceprints).values(call_pk=lease.call_pk, **values)
-        await connection.execute(upsert.on_conflict_do_update(index_elements=["call_pk"], set_=values))
-        if previous is not None and previous.approved and not _same_voice(previous, voiceprint):
-            await _note(connection, lease.call_pk, "a new recording", "replaced")
+        await _store(connection, lease, name, voiceprint, previous)
     elif lease.job.kind == "analyze":
         await connection.execute(sa.update(voiceprints).where(of_call).values(**name))
     else:
         await connection.execute(sa.delete(voiceprints).where(of_call))
     affected = {previous.user_id if previous else None, name["user_id"]}
-    models = {previous.model if previous else None, voiceprint.model if voiceprint else None} - {None}
     if policy is not None:
-        for model in models:
-            await profiles.refresh(connection, lease.workspace_id, str(model), affected, policy)
+        for model in {row.model for row in (previous, voiceprint) if row}:
+            await profiles.refresh(connection, lease.workspace_id, model, affected, policy)
     return allowed
+
+
+async def _store(
+    connection: AsyncConnection, lease: Lease, name: Mapping[str, Any], voiceprint: Voiceprint, previous: Any
+) -> None:
+    values = {"workspace_id": lease.workspace_id, **name, **_of(voiceprint)}
+    upsert = insert(voiceprints).values(call_pk=lease.call_pk, **values)
+    await connection.execute(upsert.on_conflict_do_update(index_elements=["call_pk"], set_=values))
+    if previous is not None and previous.approved and not _same_voice(previous, voiceprint):
+        await _note(connection, lease.call_pk, "a new recording", "replaced")
 
 
 async def list_(database: Database, workspace_id: UUID | None = None, limit: int = 1000) -> list[VoiceprintSummary]:

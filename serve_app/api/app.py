@@ -190,9 +190,8 @@ def build_api(
     """Return an application of `EVERY_ROUTE`, openapi.json and docs.
 
     `stamp`, `source_header`: see `serve_app.intake.submit`. `embedding`, `store`: model and checkpoints for search by
-    meaning; None: switched off. `check_run`: validates the settings of a run. `scratch_root`: see `SoundFolder`.
-    `voices`: computes voice profiles without the voice of an erased call. `poster` checks the addresses of webhooks,
-    `sealer` seals their secrets and credentials; None: public receivers only, unsealed.
+    meaning; None: switched off. `scratch_root`: see `SoundFolder`. `voices`: computes voice profiles without the voice
+    of an erased call. `poster` checks addresses of webhooks, `sealer` seals secrets; None: only public ones, unsealed.
     """
     authorizers: list[Authorizer] = []
 
