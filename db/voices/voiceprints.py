@@ -92,8 +92,7 @@ async def keep(
 
     Returns False if the voice may not be stored (`consents`), here or elsewhere: an earlier one is deleted. `matched`:
     the member whose profile a voice of a mixed recording matched. Without a voiceprint, an "analyze" job keeps an
-    earlier one, and a "process" job removes it. A user's action (removal, assignment) persists, whatever the call's
-    sender submits later. Without a policy profiles do not use it.
+    earlier one, and a "process" job removes it. What a user removed or assigned stays so. `policy` None: no profiles.
     """
     of_call = voiceprints.c.call_pk == lease.call_pk
     stored_model = (await connection.execute(sa.select(voiceprints.c.model).where(of_call))).scalar()
