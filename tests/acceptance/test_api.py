@@ -56,7 +56,7 @@ async def test_a_call_is_listed_read_and_heard_over_http(
         record = (await reader.get(f"/calls/{call_id}")).json()
         words = [word["text"] for turn in record["transcript"]["turns"] for word in turn["words"]]
         subtitles = list(srt.parse((await reader.get(f"/calls/{call_id}/transcript.srt")).text))
-        assert " ".join(cue.content.partition(": ")[2] for cue in subtitles) == " ".join(words)
+        assert " ".join(cue.content.replace("\n", " ").partition(": ")[2] for cue in subtitles) == " ".join(words)
         stored = await reader.get(f"/calls/{call_id}/audio", headers={"Range": "bytes=0-3"})
         assert (stored.status_code, stored.content) == (206, b"fLaC")
         party = await reader.get(f"/calls/{call_id}/audio", params={"channel": "customer"})

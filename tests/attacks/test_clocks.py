@@ -200,6 +200,7 @@ OF_THIS_MACHINE = {
     "serve_app/console/wording.py": "today, in the reader's time zone",
     "serve_app/experiments/comparison_cache.py": "shown",
     "serve_app/records/person_archive.py": "shown",
+    "serve_app/service/log_stream.py": "the time of a line that has none",
     "serve_app/service/service.py": "the age of a process on this machine",
     "serve_app/service/standby.py": "the age of a process on this machine",
     "serve_app/service/standby_app.py": "the age of a process on this machine",
