@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -159,7 +160,9 @@ async def test_a_login_that_cannot_be_bound_is_told_about_loudly(
 
 def _isolation_checks(url: str) -> list[service.Check]:
     settings = SimpleNamespace(database_url=url, require_database_url=lambda: url)
-    return [check for check in service.database(settings) if check.name == "isolation"]
+    with ThreadPoolExecutor(1) as thread:  # the command has no event loop yet
+        checks = thread.submit(lambda: list(service.database(settings))).result()
+    return [check for check in checks if check.name == "isolation"]
 
 
 def _fields(world: World) -> dict[str, object]:

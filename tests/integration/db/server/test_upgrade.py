@@ -104,6 +104,7 @@ def code_of(folder: Path, steps: dict[str, str], function: str) -> Iterator[None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrate, "_config", with_more)
+        patch.setattr(migrate, "_head", lambda: [*steps][-1])
         patch.setattr(migrations, "SQL", folder)
         patch.setattr(migrations, "functions", lambda: functions + function)
         yield
