@@ -118,7 +118,7 @@ def test_doctor_fails_where_the_driver_is_too_old_and_names_the_one_that_is_need
 def test_doctor_fails_without_cublas_12_unless_recognition_is_on_the_cpu(new_driver: None) -> None:
     checks = examined(WORKING | {"cublas": False})
     assert levels(checks)["CUDA for CTranslate2"] is Level.BAD
-    assert ".[cuda]" in checks[-1].advice
+    assert "make setup EXTRA=cuda" in checks[-1].advice
     assert "CUDA for CTranslate2" not in levels(examined(WORKING | {"cublas": False}, ON_CPU))
 
 
@@ -183,7 +183,7 @@ def test_without_cublas_the_error_says_what_to_install(tmp_path: Path, monkeypat
         raise OSError
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    with pytest.raises(DeviceUnavailable, match=r"cuBLAS of CUDA 12 .*\[cuda\]"):
+    with pytest.raises(DeviceUnavailable, match=r"cuBLAS of CUDA 12 .*EXTRA=cuda"):
         device.load_cublas()
 
 
