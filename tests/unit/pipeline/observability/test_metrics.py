@@ -9,7 +9,10 @@ from pipeline.observability.metrics import Counter, Metric
 from serve_app.operations import metric_names
 from tests.support.intake_in_memory import BODY, FINISHED, service, three_keys
 
-UNITS = ("_total", "_seconds", "_ratio", "_hour", "_up", "_jobs", "_replicas", "_unsent", "_connections", "_waiting")
+UNITS = (
+    *("_total", "_seconds", "_bytes", "_ratio", "_hour", "_up", "_room", "_jobs", "_replicas", "_unsent"),
+    *("_connections", "_waiting"),
+)
 
 
 def test_every_metric_is_named_with_its_unit_and_has_no_label_of_many_values() -> None:

@@ -34,6 +34,7 @@ def test_another_checkpoint_recognizes_again_and_keeps_the_audio_and_the_diariza
     other = Recognition("engine", 30.0, True, "two")
     assert changed(made(), made(recognition=other)) == {
         Stage.RECOGNITION,
+        Stage.REDACTION,
         Stage.RECLUSTERING,
         Stage.VOICES,
         Stage.VOICEPRINT,
@@ -70,7 +71,7 @@ def test_every_file_that_a_stage_depends_on_exists() -> None:
 def test_other_code_of_the_analysis_changes_no_stage_and_of_recognition_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder in ("asr", "analysis", "audio", "language", "diarization", "speakers", "steps"):
+    for folder in ("asr", "analysis", "audio", "language", "diarization", "redaction", "speakers", "steps"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "it.py").write_text("x = 1")
     for part in (part for parts in provenance.CODE.values() for part in parts if part.endswith(".py")):
