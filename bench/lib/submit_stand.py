@@ -32,10 +32,10 @@ class SubmitStand:
     def processor_seconds(self) -> dict[str, float]:
         """Used so far, by part."""
         postmaster = int((self.folder / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
-        me = psutil.Process()
+        me, listening = psutil.Process(), _listening(self.port)
         parts = {
             "client": [me],
-            "HAProxy": [psutil.Process(pid) for pid in _listening(self.port)],
+            "HAProxy": [process for process in psutil.process_iter() if process.pid in listening],
             "replica": [process for process in me.children(recursive=True) if "ServeReplica:intake" in process.name()],
             "PostgreSQL": psutil.Process(postmaster).children(recursive=True),
         }
