@@ -25,6 +25,8 @@ nav ul { columns: 2 } section { border-top: 2px solid #1c1f24; margin-top: 2rem 
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #e6e8ec }
   pre, h3 code { background: #24272d } a { color: #8ab4f8 } section { border-color: #e6e8ec }
   td { border-color: #3a3e45 } }
+@media (max-width: 40rem) { code { overflow-wrap: anywhere } th { display: none }
+  td { display: block; border: 0; padding: 0 0 0 1rem } td:first-child { border-top: 1px solid; padding: .5rem 0 0 } }
 """
 
 
@@ -54,7 +56,7 @@ def render(api: Mapping[str, Any]) -> Iterator[str]:
     info, text = api["info"], html.escape
     yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{text(info["title"])}</title>'
     yield f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
-    yield f"<h1>{text(info['title'])} {text(info['version'])}</h1><p>{text(info['description'])}</p>"
+    yield f"<h1>{text(info['title'])} {text(info['version'])}</h1><p>{_prose(info['description'])}</p>"
     yield '<p>As a document for programs: <a href="openapi.json">openapi.json</a>.</p>'
     by_tag: dict[str, list[tuple[str, str, Any]]] = {tag["name"]: [] for tag in api["tags"]}
     for path, methods in api["paths"].items():
@@ -71,7 +73,7 @@ def render(api: Mapping[str, Any]) -> Iterator[str]:
         yield "</section>"
     yield '<section id="schemas"><h2>Schemas</h2>'
     for name, schema in api["components"]["schemas"].items():
-        yield f'<h3 id="schema-{name}"><code>{name}</code></h3><p>{text(schema.get("description", ""))}</p>'
+        yield f'<h3 id="schema-{name}"><code>{name}</code></h3><p>{_prose(schema.get("description", ""))}</p>'
         yield from _properties(schema)
     yield "</section></html>"
 
