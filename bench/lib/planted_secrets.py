@@ -8,6 +8,7 @@ import random
 import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 
 from pipeline.domain.redaction import EntityKind
@@ -65,9 +66,14 @@ def calls(seed: int, half: str, per_cell: int) -> Iterator[PlantedCall]:
     """Yield `per_cell` calls of each kind in each language; `half` is "dev" or "report"."""
     for language in LANGUAGES:
         for kind in KINDS:
-            for number in range(per_cell):
-                rng = random.Random(f"{seed} {half} {language} {kind} {number}")
-                yield _call(rng, half, language, kind, WAYS[number % len(WAYS)])
+            yield from islice(cell(seed, half, language, kind), per_cell)
+
+
+def cell(seed: int, half: str, language: str, kind: EntityKind) -> Iterator[PlantedCall]:
+    """Yield calls of one kind in one language, without end."""
+    for number in count():
+        rng = random.Random(f"{seed} {half} {language} {kind} {number}")
+        yield _call(rng, half, language, kind, WAYS[number % len(WAYS)])
 
 
 def _call(rng: random.Random, half: str, language: str, kind: EntityKind, way: str) -> PlantedCall:

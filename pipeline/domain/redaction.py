@@ -30,6 +30,10 @@ class EntityKind(StrEnum):
         return f"[{self.upper()}]"
 
 
+NEEDS_ENGINE = frozenset({EntityKind.ORGANIZATION, EntityKind.PLACE})
+"""Kinds that no rule detects: without an engine for names, redaction cannot look for them."""
+
+
 class RedactionMode(StrEnum):
     OFF = "off"
     MASK = "mask"  # the original is sealed, and readable with the scope `unredacted`

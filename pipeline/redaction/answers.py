@@ -73,9 +73,9 @@ def _rest(line: Line, tokens: list[int]) -> Iterator[list[int]]:
     if at == len(line.tokens) or line.words[at].start - line.words[tokens[-1]].end > MAX_REST_SECONDS:
         return
     for rest in _taken(line, at, MAX_REST + 1):
-        if len(rest) <= MAX_REST and not any(
-            _is_stopword(line, token) and not _is_figure(line, token) for token in rest
-        ):
+        figures = [_is_figure(line, token) for token in rest]
+        words = any(_is_stopword(line, token) and not figure for token, figure in zip(rest, figures, strict=True))
+        if len(rest) <= MAX_REST and not words and (any(figures) or not line.mixed):
             yield rest
 
 
@@ -83,7 +83,8 @@ def _after_verb(line: Line, cue: Cue) -> int | None:
     """Return the token after the verb that states a value, at most four words after the cue."""
     for at in range(cue.last + 1, min(len(line.tokens), cue.last + 6)):
         word = line.lower[at]
-        if word in _ENDS or word in line.packs[at].words("redaction", "no_value"):
+        is_over = word in _ENDS or line.words[at].text != line.words[cue.last].text
+        if is_over or word in line.packs[at].words("redaction", "no_value"):
             return None
         if word == ":" or word in line.packs[at].words("redaction", "states"):
             return at + 1

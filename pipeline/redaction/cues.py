@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pipeline.language.spoken.numbers import number_at
 from pipeline.redaction.lines import Line
 
 OTHER = "other"
@@ -49,8 +50,14 @@ class Cues:
         at = bisect_right(self.ends, line.words[token].end)
         for cue in self.cues[at : at + 8]:
             follows = cue.channel == line.channel and token < cue.first <= token + max_tokens
-            if follows and line.words[cue.first].text == line.words[token].text:
+            if follows and line.words[cue.first].text == line.words[token].text and not _announces(line, cue):
                 yield cue
+
+
+def _announces(line: Line, cue: Cue) -> bool:
+    """Return whether digits follow a cue: "extension 1234 and password 4242"."""
+    after = range(cue.last + 1, min(cue.last + 4, len(line.tokens)))
+    return any(number_at(line.tokens, at, line.packs[at])[0] for at in after)
 
 
 def cues_of(lines: Sequence[Line]) -> Cues:

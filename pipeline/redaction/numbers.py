@@ -1,6 +1,6 @@
 """Which kind of number a row of digits is: by its length, its check digits and the cue before it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.domain.redaction import EntityKind
@@ -15,6 +15,7 @@ MAX_TO_OWN = 6.0  # seconds from a party's cue to its own value
 MAX_TO_PASSWORD = 15.0  # seconds from its cue
 MIN_DECIMAL = 5  # digits of a value that a recognizer writes as a decimal
 MAX_SHORT = 20  # digits of a kind that two numbers can look like
+MAX_IN_PAIR = 2  # words between two numbers
 MAX_TOKENS_TO_YEAR = 2  # from a cue to four digits that look like a year
 SURE, LIKELY, POSSIBLE = 0.95, 0.8, 0.6
 _LENGTHS = {
@@ -31,10 +32,10 @@ _LENGTHS = {
 _WHOLE = {EntityKind.CARD: 13, EntityKind.IBAN: 15, EntityKind.NATIONAL_ID: 8, EntityKind.ACCOUNT: 8,
           EntityKind.PHONE: 9, EntityKind.CARD_CODE: 3, EntityKind.PASSWORD: 4}  # fmt: skip
 """Digits from which a value is complete: a shorter one goes on in the next row."""
-
-
 _DATES = {EntityKind.CARD_EXPIRY: (3, 8), EntityKind.BIRTH_DATE: (4, 10)}
 """Digits of a date, with two for a month's name."""
+Answered = dict[str, float]
+"""When the last value of each kind of cue ended: cues before that have theirs."""
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
     """Yield the values of one channel's rows, which are in order of time."""
     last: Value | None = None
     loose: Row | None = None  # a row that is nothing alone
-    answered: dict[Cue, float] = {}
+    answered: Answered = {}
     for row in rows:
         if row.amount:
             continue
@@ -73,29 +74,29 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
             if last:
                 yield last
             last = Value(kind, [part], confidence, cue)
-        if last.cue and len(last.digits) >= _WHOLE.get(last.kind, 0):
-            answered[last.cue] = row.end
+        if len(last.digits) >= _WHOLE.get(last.kind, 0):
+            answered[last.cue.kind if last.cue else last.kind] = row.end
     if last:
         yield last
 
 
 def dates(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
     """Yield the dates whose latest cue is a birth or the expiry of a card."""
-    answered: dict[Cue, float] = {}
+    answered: Answered = {}
     loose: Row | None = None
     for row in rows:
         value = _date(row, cues, answered)
         if value is None and loose and loose.is_near(row):
             value = _date(loose.with_rest(row), cues, answered)
-        loose = row if value is None else None
+        loose = row if value is None and not row.thousands else None
         if value:
             yield value
 
 
-def _date(row: Row, cues: Cues, answered: dict[Cue, float]) -> Value | None:
+def _date(row: Row, cues: Cues, answered: Answered) -> Value | None:
     cue = next(cues.before(row.line.channel, row.first, row.start), None) or next(cues.after(row.line, row.last), None)
     kind = EntityKind(cue.kind) if cue and cue.kind in _DATES else None
-    if not cue or not kind or row.amount or (cue in answered and not row.is_second_try):
+    if not cue or not kind or row.amount or row.thousands or _is_answered(cue, row, answered):
         return None
     if _is_own_question(cue, row) or (row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR):
         return None
@@ -105,8 +106,13 @@ def _date(row: Row, cues: Cues, answered: dict[Cue, float]) -> Value | None:
     if date is None:
         return None
     if len(date.raw) >= least + 1:
-        answered[cue] = date.end
+        answered[cue.kind] = date.end
     return Value(kind, [date], LIKELY, cue)
+
+
+def _is_answered(cue: Cue, row: Row, answered: Answered) -> bool:
+    """Return whether a cue has its value, perhaps by a later cue of its kind, and the row does not correct it."""
+    return cue.end <= answered.get(cue.kind, -1.0) and not row.is_second_try
 
 
 def _is_own_question(cue: Cue, row: Row) -> bool:
@@ -133,26 +139,28 @@ def _continues(value: Value, row: Row, cues: Cues) -> bool:
 
 
 def _first_kind(
-    loose: Row | None, row: Row, cues: Cues, answered: Mapping[Cue, float]
+    loose: Row | None, row: Row, cues: Cues, answered: Answered
 ) -> tuple[Row, EntityKind | None, float, Cue | None]:
-    """Return what the row, its head, or the row with the one before it is."""
-    for part in heads(row):
-        kind, confidence, cue = classify(part, cues, answered)
-        if kind is not None:
-            return part, kind, confidence, cue
+    """Return what the row with the one before it, the row, or its head is.
+
+    A row without a cue of its own whose head has one is hidden whole.
+    """
     if loose and loose.is_near(row):
         whole = loose.with_rest(row)
         kind, confidence, cue = classify(whole, cues, answered)
         if cue is not None:
             return whole, kind, confidence, cue
-    return row, None, 0.0, None
+    formed = None
+    for part in heads(row):
+        kind, confidence, cue = classify(part, cues, answered)
+        if kind is not None and (cue or confidence >= SURE):
+            return (row if formed else part), kind, confidence, cue
+        formed = formed or (kind and (row, kind, confidence, cue))
+    return formed or (row, None, 0.0, None)
 
 
-def classify(row: Row, cues: Cues, answered: Mapping[Cue, float]) -> tuple[EntityKind | None, float, Cue | None]:
-    """Return the kind of a row, how sure that is, and the cue that says so; None if it is nothing to hide.
-
-    `answered`: cues that have their value, and when it ended.
-    """
+def classify(row: Row, cues: Cues, answered: Answered) -> tuple[EntityKind | None, float, Cue | None]:
+    """Return the kind of a row, how sure that is, and the cue that says so; None if it is nothing to hide."""
     digits = row.text
     kind, confidence = (None, 0.0) if row.decimal else _by_form(row, digits)
     if confidence >= SURE:
@@ -161,7 +169,7 @@ def classify(row: Row, cues: Cues, answered: Mapping[Cue, float]) -> tuple[Entit
     for cue in (*cues.before(channel, row.first, row.start), *cues.after(row.line, row.last)):
         if cue.kind == OTHER:
             return None, 0.0, None
-        if _accepts(cue, row, digits) and (cue not in answered or row.is_second_try):
+        if _accepts(cue, row, digits) and not _is_answered(cue, row, answered):
             is_card = cue.kind in (EntityKind.ACCOUNT, EntityKind.PHONE) and kind is EntityKind.CARD
             return EntityKind.CARD if is_card else EntityKind(cue.kind), LIKELY, cue
     return kind, confidence, None
@@ -204,9 +212,9 @@ def _words_before(row: Row, cue: Cue) -> int:
 
 def _is_pair(row: Row) -> bool:
     """Return whether a row is two numbers: "between 8 and 12"."""
-    return (
-        len(row.parts) == 2 and row.parts[1].first - row.parts[0].end == 1 and row.parts[1].opens and not row.corrected
-    )
+    if len(row.parts) != 2 or not row.parts[1].opens or row.corrected:
+        return False
+    return row.parts[1].first - row.parts[0].end <= MAX_IN_PAIR
 
 
 def is_card(digits: str) -> bool:

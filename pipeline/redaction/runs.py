@@ -24,6 +24,7 @@ _MIXED = re.compile(r"(?=\w*\d)(?=\w*[^\W\d_])[^\W_]{2,34}")  # "DE89", "AB12345
 
 
 _DECIMAL = re.compile(r"(?=\d+[.,])\d{1,3}(?:[.,]\d{3})*(?:[.,]\d{1,2})?")
+_THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er|º|ª)")
 _IBAN_HEAD = re.compile(r"[a-z]{2}\d{2}")
 _COUNTRIES = frozenset({"de", "fr", "es", "pt", "gb", "it", "nl", "at", "ch", "be", "ie", "lu", "pl", "br", "dk", "se"})
@@ -94,8 +95,9 @@ class Row:
     @property
     def is_second_try(self) -> bool:
         """Whether a word of correction is just before it."""
-        before = range(max(0, self.first - MAX_TO_CORRECTED), self.first)
-        return any(self.line.lower[at] in _correcting(self.line.packs[at].language) for at in before)
+        before = " ".join(self.line.lower[max(0, self.first - MAX_TO_CORRECTED) : self.first])
+        phrases = self.line.packs[self.first].words("numbers", "corrections")
+        return any(f" {phrase} " in f" {before} " for phrase in phrases)
 
     def with_rest(self, rest: "Row") -> "Row":
         """Return it with the next row, as in "october, just a moment, 31"."""
@@ -109,6 +111,12 @@ class Row:
             return False
         signals = [self.line.lower[at] in interruptions(self.line.packs[at].language) for at in between]
         return 2 * sum(signals) >= len(signals)
+
+    @property
+    def thousands(self) -> bool:
+        """Whether it is written as a count ("1,200")."""
+        spoken = self.line.text[self.line.firsts[self.first] : self.line.tokens[self.last].end()]
+        return bool(_THOUSANDS.fullmatch(spoken))
 
     @property
     def is_year(self) -> bool:

@@ -38,8 +38,11 @@ def _only_words(row: Row, kind: str) -> bool:
     """Return whether its letters may be words before and after the digits ("es 20", "a 4111")."""
     letters = [part.symbols.isalpha() for part in row.parts]
     first, last = letters.index(False), letters[::-1].index(False)
-    inner = letters[first : len(letters) - last]
-    return kind != EntityKind.IBAN and not any(inner) and first + last <= 1
+    is_around = first + last <= 1 and not any(letters[first : len(letters) - last])
+    words = (part.first for part in row.parts if part.symbols.isalpha())
+    return kind != EntityKind.IBAN and (
+        is_around or all(row.line.lower[at] in row.line.packs[at].words("text", "stopwords") for at in words)
+    )
 
 
 def of_patterns(rows: Iterable[Row], patterns: Iterable[Pattern]) -> Iterator[tuple[Pattern, Row]]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pipeline.domain.redaction import EntityKind, Redaction, RedactionMode, RedactionPolicy
+from pipeline.domain.redaction import NEEDS_ENGINE, EntityKind, Redaction, RedactionMode, RedactionPolicy
 from pipeline.domain.speech import Chunk, ChunkText, Recognized, Word, text_of
 from pipeline.redaction.detect import find_entities
 from pipeline.redaction.mask import mask_words
 
-EVERYTHING = RedactionPolicy(RedactionMode.MASK, frozenset(EntityKind))
+EVERYTHING = RedactionPolicy(RedactionMode.MASK, frozenset(EntityKind) - NEEDS_ENGINE)
 
 
 def call(*turns: tuple[int, str], language: str = "en") -> Recognized:
