@@ -61,7 +61,7 @@ REQUIRED: dict[str, str] = {
     """,
     "redaction": """
         card card_code card_expiry iban account national_id phone birth_date password email spelled_name address person
-        other units between in_dates streets health not_names
+        other units between in_dates streets health not_names phrases
         states no_value openers
     """,
 }
@@ -81,6 +81,7 @@ TABLES = {
     "contact": "symbols ascii floors",
     "tasks": "listener_is",
     "actions": "kinds",
+    "redaction": "phrases",
     "summary": "parties",
 }
 FLAGS = {

@@ -1,10 +1,15 @@
 """Words that announce a value: "card number", "three digits on the back", on any channel."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from rapidfuzz import fuzz, process
+
+from pipeline.language.pack import pack
 from pipeline.language.spoken.numbers import number_at
+from pipeline.language.spoken.phonetics import folded
 from pipeline.redaction.lines import Line
 
 OTHER = "other"
@@ -15,6 +20,9 @@ KINDS = (
 )  # fmt: skip
 """Keys of the section `redaction` of a language pack that hold patterns of cues, by value of `EntityKind`."""
 MAX_LOOK = 16  # tokens after a cue that are counted
+MAX_GARBLED = 4  # tokens of a cue that is written as similar words
+MIN_GARBLED = 8  # its letters
+LIKE_ENOUGH = 82  # percent of the letters of both, in order
 MAX_SECONDS = 30.0  # from a cue to its value
 
 
@@ -65,6 +73,8 @@ def cues_of(lines: Sequence[Line]) -> Cues:
     cues: list[Cue] = []
     for line in lines:
         spoken = list(_of_line(line))
+        exact = {token for cue in spoken for token in range(cue.first, cue.last + 1)}
+        spoken += _garbled(line, exact)
         inside = {token for cue in spoken if cue.kind != OTHER for token in range(cue.first, cue.last + 1)}
         cues += [cue for cue in spoken if cue.kind != OTHER or cue.last not in inside]
     cues.sort(key=lambda cue: (cue.end, cue.first, cue.kind == "card_code"))
@@ -73,15 +83,41 @@ def cues_of(lines: Sequence[Line]) -> Cues:
 
 def _of_line(line: Line) -> Iterator[Cue]:
     for language in dict.fromkeys(pack.language for pack in line.packs):
-        pack = next(pack for pack in line.packs if pack.language == language)
         for kind in KINDS:
-            for pattern in pack.patterns("redaction", kind):
+            for pattern in pack(language).patterns("redaction", kind):
                 for match in pattern.finditer(line.text):
                     first = line.token_at(match.start())
                     last = max(first, line.token_at(match.end()) - 1)
                     if first < len(line.words) and line.packs[first].language == language:
-                        start, end = line.words[first].start, line.words[last].end
-                        yield Cue(kind, line.channel, first, last, start, end, _to_end(line, last))
+                        yield _cue(kind, line, first, last)
+
+
+def _garbled(line: Line, exact: Collection[int]) -> Iterator[Cue]:
+    """Yield the cues that a recognizer wrote as similar words: "the free digit code", "Ablaufmatum"."""
+    for first, place in enumerate(line.words):
+        phrases = _phrases(line.packs[first].language)
+        joined = ""
+        for last in range(first, min(first + MAX_GARBLED, len(line.words))):
+            if last in exact or line.words[last].text != place.text or not line.lower[last].isalpha():
+                break
+            joined += folded(line.lower[last])
+            if len(joined) < MIN_GARBLED:
+                continue
+            best = process.extractOne(joined, phrases.keys(), scorer=fuzz.ratio, score_cutoff=LIKE_ENOUGH)
+            if best:
+                yield _cue(phrases[best[0]], line, first, last)
+                break
+
+
+@cache
+def _phrases(language: str | None) -> dict[str, str]:
+    """Return the kinds of phrases, which have no spaces."""
+    kinds = pack(language).get("redaction", "phrases", {})
+    return {folded(phrase).replace(" ", ""): kind for kind, phrases in kinds.items() for phrase in phrases}
+
+
+def _cue(kind: str, line: Line, first: int, last: int) -> Cue:
+    return Cue(kind, line.channel, first, last, line.words[first].start, line.words[last].end, _to_end(line, last))
 
 
 def _to_end(line: Line, at: int) -> int:

@@ -15,6 +15,7 @@ MAX_REPEAT_SECONDS = 90.0  # after a code of three or four digits, in which the 
 MIN_REPEATED = 4  # digits of a longer value that are hidden anywhere in the call
 MAX_CODE_SECONDS = 60.0  # from a card to its code
 MAX_AROUND = 3  # other words of a turn that is an answer
+MAX_AROUND_CODE = 2  # ... of one that is a code without a card before
 MAX_LOOK = 8  # tokens before and after a row in which they are counted
 MAX_BESIDE = 3  # unknown words between a value and what belongs to it
 MAX_TO_END = 6  # tokens from the cue of a question to its end
@@ -41,6 +42,9 @@ def complete(channels: Sequence[Channel]) -> None:
             repeated = next((value for value in values if _is_repeated(row, value)), None)
             if kind := repeated.kind if repeated else _kind(channel, row, ends):
                 channel.add(kind, row.taken, LIKELY if repeated else POSSIBLE)
+        for row in channel.rows(Reading.DATES):
+            if _is_birth(row) and _around(row) <= MAX_AROUND:
+                channel.add(EntityKind.BIRTH_DATE, row.taken, POSSIBLE)
 
 
 def _kind(channel: Channel, row: Row, ends: Ends) -> EntityKind | None:
@@ -58,8 +62,14 @@ def _kind(channel: Channel, row: Row, ends: Ends) -> EntityKind | None:
     if not is_code or (cue and cue.kind == OTHER):
         return None
     soon = any(0 <= row.start - end <= MAX_CODE_SECONDS for end, _ in ends[EntityKind.CARD])
-    by_one = around == 0 and all(len(part.symbols) == 1 for part in row.parts)
+    by_one = around <= MAX_AROUND_CODE and all(len(part.symbols) == 1 for part in row.parts)
     return EntityKind.CARD_CODE if soon or by_one else None
+
+
+def _is_birth(row: Row) -> bool:
+    """Return whether a row is a month and a year, in which a caller may be born."""
+    months = any(row.line.lower[part.first] in row.line.packs[part.first].months for part in row.parts)
+    return months and len(row.raw) in (6, 8) and 1920 <= int(row.raw[-4:]) <= 2015
 
 
 def _is_word(row: Row) -> bool:

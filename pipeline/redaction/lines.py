@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from pipeline.domain.redaction import EntityWords
-from pipeline.domain.speech import Recognized, text_of
+from pipeline.domain.speech import ChunkText, Recognized, text_of
 from pipeline.language.pack import Pack, pack, straighten
 from pipeline.language.spoken.numbers import TOKEN
 
@@ -71,6 +71,16 @@ def lines(recognized: Recognized) -> list[Line]:
     return [_line(recognized, channel, len(by_channel) == 1, texts) for channel, texts in sorted(by_channel.items())]
 
 
+def _times(text: ChunkText, number: int) -> tuple[float, float]:
+    """Return start and end of a word; of one without a length, those of the gap between its neighbors with one."""
+    word = text.words[number]
+    if word.end > word.start:
+        return word.start, word.end
+    before = next((each.end for each in reversed(text.words[:number]) if each.end > each.start), text.chunk.start)
+    after = next((each.start for each in text.words[number + 1 :] if each.end > each.start), text.chunk.end)
+    return min(before, word.start), max(after, word.end)
+
+
 def _line(recognized: Recognized, channel: int, mixed: bool, texts: list[int]) -> Line:
     written: list[str] = []
     places: list[WordPlace] = []
@@ -81,7 +91,7 @@ def _line(recognized: Recognized, channel: int, mixed: bool, texts: list[int]) -
             piece = text_of([word]) if word.joined or not written else " " + word.text.strip()
             written.append(straighten(piece))
             length += len(piece)
-            places.append(WordPlace(at, number, word.start, word.end))
+            places.append(WordPlace(at, number, *_times(recognized.texts[at], number)))
             ends.append(length)
     text = "".join(written)
     tokens = list(TOKEN.finditer(text))

@@ -148,7 +148,8 @@ def _first_kind(
     if loose and loose.is_near(row):
         whole = loose.with_rest(row)
         kind, confidence, cue = classify(whole, cues, answered)
-        if cue is not None:
+        latest = next(cues.before(row.line.channel, row.first, row.start), None)
+        if cue is not None and (latest is None or latest.start < loose.start):
             return whole, kind, confidence, cue
     formed = None
     for part in heads(row):

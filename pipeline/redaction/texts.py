@@ -18,6 +18,7 @@ MAX_SKIPPED = 5  # words that interrupt an address
 MIN_SPELLED, MIN_UNASKED = 3, 4  # letters of a spelled word, with and without a cue
 MAX_STREET = 5  # tokens between a street's number and its kind
 MAX_PLACE = 10  # tokens of town and postal code after a street
+_HOST = re.compile(r"\w[\w.-]*\.(?:com|net|org|info|edu|gov|co\.uk|de|fr|es|pt|br|eu|at|ch)\b", re.IGNORECASE)
 _STREET_ENDING = re.compile(r"[\w-]{3,}(?:straße|strasse|weg|platz|allee|gasse|ring|damm|ufer|chaussee|promenade)")
 
 
@@ -40,6 +41,15 @@ def emails_of(line: Line, cues: Cues) -> Iterator[list[int]]:
             whole = range(_whole_local(line, begin, done + 1), end)
             done = max(done, end - 1)
             yield list(whole)
+    yield from _hosts(line, cues)
+
+
+def _hosts(line: Line, cues: Cues) -> Iterator[list[int]]:
+    """Yield what a recognizer writes as a host after the cue of an e-mail: "john.walker.gmail.com"."""
+    for match in _HOST.finditer(line.text):
+        first = line.token_at(match.start())
+        if any(cue.kind == "email" for cue in cues.before(line.channel, first, line.words[first].start)):
+            yield list(range(first, line.token_at(match.end())))
 
 
 def _whole_local(line: Line, begin: int, least: int) -> int:

@@ -92,7 +92,7 @@ def test_a_code_after_a_card_is_hidden_where_its_cue_is_garbled() -> None:
         (0, "the card number"), card, (0, "and the CBW."), (1, "I've got 7 0 1"), (0, "it is gate 204 on your left")
     )
     assert turns[3:] == ["I've got [CARD_CODE]", "it is gate 204 on your left"]
-    assert masked((0, "and the CBW."), (1, "I've got 7 0 1"))[0][1] == "I've got 7 0 1"
+    assert masked((0, "and the sibby."), (1, "I've got 701"))[0][1] == "I've got 701"
 
 
 def test_sixteen_digits_without_a_cue_are_a_card() -> None:
