@@ -222,11 +222,22 @@ def _national_id(rng: random.Random, language: str) -> list[str]:
         return [number[0], number[1:3], number[3:5], number[5:7], number[7:10], number[10:13], key]
     if language == "de":
         body = str(rng.randrange(10**9, 10**10))
-        number = next(body + digit for digit in string.digits if checks.tax_id(body + digit))
+        number = next(body + digit for digit in string.digits if _is_tax_id(body + digit))
         return [number[:2], number[2:5], number[5:8], number[8:]]
     body = figures(rng, 9)
     number = next(f"{body}{check:02d}" for check in range(100) if checks.cpf(f"{body}{check:02d}"))
     return [number[:3], number[3:6], number[6:9], number[9:]]
+
+
+def _is_tax_id(digits: str) -> bool:
+    """Return whether the check digit of a German Steuer-ID is right (ISO/IEC 7064 MOD 11,10)."""
+    if len(digits) != 11 or digits[0] == "0":
+        return False
+    product = 10
+    for digit in digits[:10]:
+        total = (int(digit) + product) % 10 or 10
+        product = total * 2 % 11
+    return (11 - product) % 10 == int(digits[10])
 
 
 def _expiry(rng: random.Random, language: str, way: str) -> list[str]:

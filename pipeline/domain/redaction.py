@@ -114,7 +114,7 @@ class RedactionPreset(StrEnum):
 _CARD = frozenset({EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY})
 _PRESETS = {
     RedactionPreset.PCI: _CARD,
-    RedactionPreset.PRIVACY: frozenset(EntityKind) - {EntityKind.HEALTH, EntityKind.CUSTOM},
+    RedactionPreset.PRIVACY: frozenset(EntityKind) - NEEDS_ENGINE - {EntityKind.HEALTH, EntityKind.CUSTOM},
     RedactionPreset.HEALTH: frozenset({EntityKind.HEALTH}),
 }
 NEVER_SEALED = frozenset({EntityKind.CARD_CODE})  # PCI DSS 3.3.1: not kept, even encrypted

@@ -38,17 +38,6 @@ def nir(digits: str) -> bool:
     return len(digits) == 15 and digits[0] in "12" and 97 - int(digits[:13]) % 97 == int(digits[13:])
 
 
-def tax_id(digits: str) -> bool:
-    """Return whether the check digit of a German Steuer-ID is right (ISO/IEC 7064 MOD 11,10)."""
-    if len(digits) != 11 or digits[0] == "0":
-        return False
-    product = 10
-    for digit in digits[:10]:
-        total = (int(digit) + product) % 10 or 10
-        product = total * 2 % 11
-    return (11 - product) % 10 == int(digits[10])
-
-
 def dni(symbols: str) -> bool:
     """Return whether the letter of a Spanish DNI or NIE is right."""
     text = symbols.upper()

@@ -11,7 +11,6 @@ from pipeline.redaction.runs import MAX_PAUSE, Row
 MIN_CARD, MAX_CARD = 13, 19  # ISO/IEC 7812-1
 MIN_PHONE, MAX_PHONE = 7, 12  # of a number without a cue
 MAX_CUTS = 3  # groups at the end of a row that may be another number
-MAX_TO_OWN = 6.0  # seconds from a party's cue to its own value
 MAX_TO_PASSWORD = 15.0  # seconds from its cue
 MIN_DECIMAL = 5  # digits of a value that a recognizer writes as a decimal
 MAX_SHORT = 20  # digits of a kind that two numbers can look like
@@ -59,7 +58,6 @@ class Value:
 def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
     """Yield the values of one channel's rows, which are in order of time."""
     last: Value | None = None
-    loose: Row | None = None  # a row that is nothing alone
     answered: Answered = {}
     for row in rows:
         if row.amount:
@@ -67,8 +65,7 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
         if last and _continues(last, row, cues):
             last.rows.append(row)
         else:
-            part, kind, confidence, cue = _first_kind(loose, row, cues, answered)
-            loose = row if kind is None else None
+            part, kind, confidence, cue = _first_kind(row, cues, answered)
             if kind is None:
                 continue
             if last:
@@ -83,13 +80,8 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
 def dates(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
     """Yield the dates whose latest cue is a birth or the expiry of a card."""
     answered: Answered = {}
-    loose: Row | None = None
     for row in rows:
-        value = _date(row, cues, answered)
-        if value is None and loose and loose.is_near(row):
-            value = _date(loose.with_rest(row), cues, answered)
-        loose = row if value is None and not row.thousands else None
-        if value:
+        if value := _date(row, cues, answered):
             yield value
 
 
@@ -98,7 +90,7 @@ def _date(row: Row, cues: Cues, answered: Answered) -> Value | None:
     kind = EntityKind(cue.kind) if cue and cue.kind in _DATES else None
     if not cue or not kind or row.amount or row.thousands or _is_answered(cue, row, answered):
         return None
-    if _is_own_question(cue, row) or (row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR):
+    if row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR:
         return None
     least, most = _DATES[kind]
     fitting = (part for part in heads(row) if any(least <= len(text) <= most for text in (part.raw, part.text)))
@@ -113,11 +105,6 @@ def _date(row: Row, cues: Cues, answered: Answered) -> Value | None:
 def _is_answered(cue: Cue, row: Row, answered: Answered) -> bool:
     """Return whether a cue has its value, perhaps by a later cue of its kind, and the row does not correct it."""
     return cue.end <= answered.get(cue.kind, -1.0) and not row.is_second_try
-
-
-def _is_own_question(cue: Cue, row: Row) -> bool:
-    """Return whether the party that announces a value says the row much later: it was another party's to answer."""
-    return cue.channel == row.line.channel and row.start - cue.end > MAX_TO_OWN and not row.line.mixed
 
 
 def heads(row: Row) -> Iterator[Row]:
@@ -138,19 +125,8 @@ def _continues(value: Value, row: Row, cues: Cues) -> bool:
     return not any(cue.kind != value.kind for cue in between)
 
 
-def _first_kind(
-    loose: Row | None, row: Row, cues: Cues, answered: Answered
-) -> tuple[Row, EntityKind | None, float, Cue | None]:
-    """Return what the row with the one before it, the row, or its head is.
-
-    A row without a cue of its own whose head has one is hidden whole.
-    """
-    if loose and loose.is_near(row):
-        whole = loose.with_rest(row)
-        kind, confidence, cue = classify(whole, cues, answered)
-        latest = next(cues.before(row.line.channel, row.first, row.start), None)
-        if cue is not None and (latest is None or latest.start < loose.start):
-            return whole, kind, confidence, cue
+def _first_kind(row: Row, cues: Cues, answered: Answered) -> tuple[Row, EntityKind | None, float, Cue | None]:
+    """Return what the row or its head is; a row without a cue of its own whose head has one is hidden whole."""
     formed = None
     for part in heads(row):
         kind, confidence, cue = classify(part, cues, answered)
@@ -186,14 +162,12 @@ def _accepts(cue: Cue, row: Row, digits: str) -> bool:
 
 def _is_other(cue: Cue, row: Row, digits: str, most: int) -> bool:
     """Return whether a row of the right length is an amount, a year, two numbers, or too far from its cue."""
-    late = row.start - cue.end > MAX_TO_PASSWORD
-    short = cue.kind in (EntityKind.PASSWORD, EntityKind.CARD_CODE)
+    late = cue.kind == EntityKind.PASSWORD and row.start - cue.end > MAX_TO_PASSWORD
     return (
         (row.decimal and len(digits) < MIN_DECIMAL)
         or (row.is_year and _words_before(row, cue) > MAX_TOKENS_TO_YEAR)
         or (most <= MAX_SHORT and _is_pair(row))
-        or (short and _is_own_question(cue, row))
-        or (cue.kind == EntityKind.PASSWORD and late)
+        or late
     )
 
 

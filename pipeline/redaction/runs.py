@@ -16,7 +16,6 @@ MAX_PAUSE = 15.0  # seconds between two parts of a row
 MAX_BETWEEN = 10  # tokens without digits between them
 MAX_TO_UNIT = 1.0  # seconds from a number to its unit
 MAX_TO_CORRECTED = 4  # tokens from a correction to what it corrects
-MAX_UNKNOWN = 3  # tokens of other words inside a value
 MAX_READ = 64  # parts of a row that is read for corrections; a longer one is no single number
 _SIGNS = frozenset(",-()+/.…;–—\"'?!*#")
 _AMOUNT_SIGNS = frozenset("$€£%")
@@ -98,19 +97,6 @@ class Row:
         before = " ".join(self.line.lower[max(0, self.first - MAX_TO_CORRECTED) : self.first])
         phrases = self.line.packs[self.first].words("numbers", "corrections")
         return any(f" {phrase} " in f" {before} " for phrase in phrases)
-
-    def with_rest(self, rest: "Row") -> "Row":
-        """Return it with the next row, as in "october, just a moment, 31"."""
-        return Row(self.line, (*self.parts, *rest.parts), self.corrected or rest.corrected, rest.amount, rest.decimal)
-
-    def is_near(self, rest: "Row") -> bool:
-        """Return whether a few words of the same turn are between it and the next row, mostly signals."""
-        between = range(self.last + 1, rest.first)
-        turn = self.line.words[self.last].text == self.line.words[rest.first].text
-        if not turn or len(between) > MAX_UNKNOWN or any(self.line.lower[at] == ":" for at in between):
-            return False
-        signals = [self.line.lower[at] in interruptions(self.line.packs[at].language) for at in between]
-        return 2 * sum(signals) >= len(signals)
 
     @property
     def thousands(self) -> bool:

@@ -60,7 +60,7 @@ def _whole_local(line: Line, begin: int, least: int) -> int:
         joints = language.words("contact", "dot") | frozenset(language.get("contact", "symbols", {}))
         if word in joints - {"."} and at > least:
             begin, at, skipped = at - 1, at - 2, 0
-        elif word in interruptions(language.language) or word in ",.?" or _is_signal(line, at, begin):
+        elif word in interruptions(language.language) or word in ",.?":
             at, skipped = at - 1, skipped + word.isalnum()
         else:
             break
@@ -92,16 +92,6 @@ def _by_cue(line: Line, at: int, last: int, cues: Cues) -> Iterator[tuple[int, i
             break
         first -= 1
     yield first, min(len(line.tokens), dots[-1] + 2)
-
-
-def _is_signal(line: Line, at: int, begin: int) -> bool:
-    """Return whether a token is in a short turn before that of token `begin`."""
-    turn = line.words[at].text
-    length = sum(
-        line.words[place].text == turn
-        for place in range(max(0, at - MAX_SKIPPED), min(at + MAX_SKIPPED, len(line.words)))
-    )
-    return turn != line.words[begin].text and length <= MAX_SKIPPED - 1
 
 
 def spelled_of(line: Line, cues: Cues) -> Iterator[list[int]]:

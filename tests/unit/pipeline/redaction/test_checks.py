@@ -9,7 +9,6 @@ def test_check_digits() -> None:
         (checks.cpf, "52998224725", "52998224726"),
         (checks.cpf, "39053344705", "11111111111"),
         (checks.nir, "255081416802538", "255081416802539"),
-        (checks.tax_id, "86095742719", "86095742718"),
         (checks.dni, "12345678Z", "12345678A"),
         (checks.dni, "X1234567L", "X1234567M"),
         (checks.nino, "AB123456C", "AB123456E"),
