@@ -1,18 +1,22 @@
 """How much of the personal data in calls is found, and what is hidden that is none?
 
-    python -m bench.redaction [--seed N] [--per-cell N] [--sound N] [--pii FILE] [--json FILE]
+    python -m bench.redaction [--seed N] [--per-cell N] [--sound N] [--piper MODEL] [--spliced N] [--pii FILE]
+        [--asterisk FOLDER] [--json FILE]
 
 - Planted: calls in five languages with one secret each (`lib/planted_secrets.py`), recall by kind and language. A
   secret counts as found if no word of it is left. Cards, codes and expiries: with the kinds of a card only.
-- `--sound`: as many calls per kind and language, spoken by espeak-ng and recognized by Whisper base. A secret counts as
-  found if nothing of its form is left in the turns that carry it.
-- False redactions per hour: real read speech of the report half (`bench.real`), as said and as recognized by both
-  models, which holds no personal data.
+- `--sound`: as many calls per kind and language, spoken and recognized by Whisper base (`lib/planted_sound.py`): by
+  espeak-ng, or in English by a voice of Piper. `--spliced`: the digits as people recorded them, in three languages. A
+  secret counts as found if nothing of its form is left in the turns that carry it, and as recognized if half of its
+  digits are in the words.
+- False redactions per hour: what is hidden in turns without a secret, and in real read speech of the report half
+  (`bench.real`), as said and as recognized by both models in four ways, which holds no personal data but a password.
 - `--pii`: labeled turns of typed dialogues, by class.
 """
 
 import argparse
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,6 +26,8 @@ from bench.lib import planted_secrets, planted_sound
 from bench.lib.planted_secrets import LANGUAGES, PlantedCall
 from bench.lib.wilson import wilson
 from bench.real import outputs
+from bench.real.outputs import RecognizedWord, SystemOutput
+from bench.real.sources import Sources
 from pipeline.domain.redaction import NEEDS_ENGINE, Entity, EntityKind, RedactionMode, RedactionPolicy, RedactionState
 from pipeline.domain.speech import Chunk, ChunkText, Recognized, Word, text_of
 from pipeline.redaction.detect import find_entities
@@ -29,6 +35,9 @@ from pipeline.redaction.detect import find_entities
 CARD = frozenset([EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY])
 EVERYTHING = frozenset(EntityKind) - NEEDS_ENGINE
 WITHOUT_WORDS = EVERYTHING - {EntityKind.HEALTH, EntityKind.PERSON}
+MAX_PAUSE = 0.8  # seconds inside a turn
+STATED_PASSWORD = "4242"
+"""What one recorded prompt states as a password: it is rightly hidden."""
 PII_CLASSES = {
     "ssn": "social security number", "phone_number": "phone number", "phonenumber": "phone number", "name": "name",
     "email_address": "email address", "address": "address", "current_zipcode": "zip code", "card_number": "card number",
@@ -49,27 +58,36 @@ def hidden(entities_of_call: Iterable[Entity]) -> set[tuple[int, int]]:
     return {(p.text, at) for entity in entities_of_call for p in entity.pieces for at in range(p.first, p.last + 1)}
 
 
-def planted(calls: Iterable[PlantedCall], sound: bool = False) -> dict[str, Any]:
-    """Return found and all secrets by kind, language and way, and the secrets that are left."""
+def planted(calls: Iterable[PlantedCall], say: planted_sound.Say | None = None) -> dict[str, Any]:
+    """Return found and all secrets by kind, language and way, and the secrets that are left.
+
+    `hours` and `false`: of calls that are not spoken, and what is hidden in their turns without a secret.
+    """
     cells: dict[str, Counter[str]] = defaultdict(Counter)
     missed = []
+    hours, false = 0.0, 0
     for call in calls:
         kinds = CARD if call.kind in CARD else EVERYTHING
-        if sound:
-            is_found = planted_sound.is_hidden(call, policy(kinds))
+        is_recognized = True
+        if say:
+            outcome = planted_sound.heard(call, policy(kinds), *planted_sound.recognize(call, say))
+            is_found, is_recognized = outcome.is_hidden, outcome.recognized
         else:
             recognized, secret = call.recognized()
-            is_found = secret <= hidden(entities(recognized, kinds))
+            places = entities(recognized, kinds)
+            is_found = secret <= hidden(places)
+            hours += recognized.texts[-1].chunk.end / 3600
+            false += sum({p.text for p in entity.pieces}.isdisjoint(text for text, _ in secret) for entity in places)
         for cell in (
             f"kind {call.kind}",
             f"language {call.language}",
             f"way {call.way}",
             f"{call.kind} {call.language}",
         ):
-            cells[cell].update(found=is_found, all=1)
+            cells[cell].update(found=is_found, all=1, recognized=is_recognized, both=is_found and is_recognized)
         if not is_found:
             missed.append([call.language, call.kind, call.way, [" ".join(turn.words) for turn in call.turns]])
-    return {"cells": {name: dict(count) for name, count in cells.items()}, "missed": missed}
+    return {"cells": {name: dict(c) for name, c in cells.items()}, "missed": missed, "hours": hours, "false": false}
 
 
 def real_calls() -> Iterator[tuple[str, float, Recognized]]:
@@ -83,19 +101,25 @@ def real_calls() -> Iterator[tuple[str, float, Recognized]]:
         ]
         if texts:
             yield "as said", truth.duration, Recognized(tuple(texts), "truth")
-    for output in outputs.read(outputs.FOLDER / "switchboard.jsonl.gz"):
-        if output.words and output.call in truths:
-            turns: dict[tuple[int, int], list[Word]] = defaultdict(list)
-            for w in output.words:
-                text = Word(w.start, max(w.end, w.start + 0.01), w.text.strip(), w.confidence)
-                turns[w.channel, w.turn].append(text)
-            texts = [
-                ChunkText(
-                    Chunk(channel, words[0].start, words[-1].end), output.language or "en", 1.0, tuple(words), 0, 0
-                )
-                for (channel, _), words in turns.items()
-            ]
-            yield output.model, truths[output.call].duration, Recognized(tuple(texts), output.engine)
+    for name in ("switchboard", "raw"):
+        for output in outputs.read(outputs.FOLDER / f"{name}.jsonl.gz"):
+            if output.words and output.call in truths:
+                recognized = Recognized(tuple(_turns(output)), output.engine)
+                yield f"{output.system} {output.model}", truths[output.call].duration, recognized
+
+
+def _turns(output: SystemOutput) -> Iterator[ChunkText]:
+    """Yield the turns of an output; of one without turns, what is said without a pause."""
+    turns: list[list[RecognizedWord]] = []
+    for word in sorted(output.words, key=lambda word: (word.channel, word.start)):
+        last = turns[-1][-1] if turns else None
+        if not last or (last.channel, last.turn) != (word.channel, word.turn) or word.start - last.end > MAX_PAUSE:
+            turns.append([])
+        turns[-1].append(word)
+    for turn in turns:
+        words = tuple(Word(w.start, max(w.end, w.start + 0.01), w.text.strip(), w.confidence) for w in turn)
+        chunk = Chunk(turn[0].channel, words[0].start, words[-1].end)
+        yield ChunkText(chunk, output.language or "en", 1.0, words, 0, 0)
 
 
 def _chunk(channel: int, start: float, end: float, texts: list[str], language: str) -> ChunkText:
@@ -117,7 +141,8 @@ def false_redactions() -> dict[str, Any]:
         for entity in redaction.entities:
             piece = entity.pieces[0]
             text = text_of(recognized.texts[piece.text].words[piece.first : piece.last + 1])
-            redacted[source].append([entity.kind, text])
+            if re.sub(r"\D", "", text) != STATED_PASSWORD:
+                redacted[source].append([entity.kind, text])
     return {
         source: {"hours": hours[source], "found": redacted[source], "all": len(redacted[source]),
                  "numbers": sum(EntityKind(kind) in WITHOUT_WORDS for kind, _ in redacted[source])}
@@ -169,8 +194,8 @@ def show(title: str, cells: dict[str, dict[str, int]]) -> None:
     for name, count in sorted(cells.items()):
         if name.startswith(("kind", "language", "way")):
             low, high = wilson(count["found"], count["all"])
-            share = count["found"] / count["all"]
-            print(f"  {name:24} {count['found']:4} of {count['all']:4}  {share:.3f} ({low:.3f} to {high:.3f})")
+            share, heard = count["found"] / count["all"], f"{count['both']} of {count['recognized']} recognized"
+            print(f"  {name:24} {count['found']:4} of {count['all']:4}  {share:.3f} ({low:.3f} to {high:.3f})  {heard}")
 
 
 def main() -> None:
@@ -179,11 +204,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--per-cell", type=int, default=11, help="calls per kind and language")
     parser.add_argument("--sound", type=int, default=0, help="calls per kind and language that are spoken")
+    parser.add_argument("--piper", type=Path, help="a voice of Piper, instead of espeak-ng")
+    parser.add_argument("--spliced", type=int, default=0, help="calls per kind and language with recorded digits")
+    parser.add_argument("--asterisk", type=Path, help="where the packages of Asterisk's sounds are unpacked")
     parser.add_argument("--pii", type=Path, help="labeled turns, a JSON list with text and spans")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     results: dict[str, Any] = {"text": planted(planted_secrets.calls(args.seed, args.half, args.per_cell))}
     show("Planted, on text", results["text"]["cells"])
+    print(f"  {results['text']['false']} hidden in turns without a secret, in {results['text']['hours']:.2f} h")
     results["false"] = false_redactions()
     for source, count in results["false"].items():
         print(
@@ -197,8 +226,13 @@ def main() -> None:
     if args.sound:
         calls = planted_secrets.calls(args.seed, args.half, args.sound + 1)
         spoken = (call for call in calls if call.kind in planted_sound.KINDS and call.way != "typed")
-        results["sound"] = planted(spoken, sound=True)
+        say = planted_sound.piper(args.piper) if args.piper else planted_sound.espeak
+        results["sound"] = planted((call for call in spoken if call.language == "en" or not args.piper), say)
         show("Planted, on synthetic sound", results["sound"]["cells"])
+    if args.spliced:
+        calls = planted_sound.spliced_calls(args.seed, args.half, args.spliced)
+        results["spliced"] = planted(calls, planted_sound.spliced(Sources(asterisk=args.asterisk)))
+        show("Planted, with recorded digits", results["spliced"]["cells"])
     if args.json:
         args.json.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

@@ -82,7 +82,7 @@ def cues_of(lines: Sequence[Line]) -> Cues:
 
 
 def _of_line(line: Line) -> Iterator[Cue]:
-    for language in dict.fromkeys(pack.language for pack in line.packs):
+    for language in dict.fromkeys(each.language for each in line.packs):
         for kind in KINDS:
             for pattern in pack(language).patterns("redaction", kind):
                 for match in pattern.finditer(line.text):

@@ -24,7 +24,12 @@ _LONG = frozenset(
     {EntityKind.CARD, EntityKind.IBAN, EntityKind.ACCOUNT, EntityKind.NATIONAL_ID, EntityKind.PHONE,
      EntityKind.SPELLED_NAME}
 )  # fmt: skip
-_ASKED = _LONG - {EntityKind.SPELLED_NAME} | {EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY, EntityKind.BIRTH_DATE, EntityKind.PASSWORD}
+_ASKED = _LONG - {EntityKind.SPELLED_NAME} | {
+    EntityKind.CARD_CODE,
+    EntityKind.CARD_EXPIRY,
+    EntityKind.BIRTH_DATE,
+    EntityKind.PASSWORD,
+}
 
 Ends = dict[EntityKind, list[tuple[float, int]]]
 """When the entities of each kind end, in order, and in which turn."""
@@ -99,16 +104,17 @@ def _is_answer(row: Row, cue: Cue) -> bool:
 def _beside(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | None:
     """Return the kind of a long value of which the row is a part that unknown words separate."""
     line, turn = row.line, row.line.words[row.first].text
-    for step, at in ((-1, row.first - 1), (1, row.last + 1)):
+    for places in (range(row.first - 1, -1, -1), range(row.last + 1, len(line.words))):
         words = 0
-        while 0 <= at < len(line.words) and line.words[at].text == turn and words <= MAX_BESIDE:
+        for at in places:
             if at in channel.taken:
                 is_announced = cue and cue.channel == line.channel and at < cue.last < row.first
-                is_part = channel.taken[at] in _LONG and not is_announced and not _is_stopword(line, at)
-                return channel.taken[at] if is_part else None
-            if line.lower[at] in ".?!;":
+                if channel.taken[at] in _LONG and not is_announced and not _is_stopword(line, at):
+                    return channel.taken[at]
                 break
-            words, at = words + line.lower[at].isalnum(), at + step
+            words += line.lower[at].isalnum()
+            if line.words[at].text != turn or words > MAX_BESIDE or line.lower[at] in ".?!;":
+                break
     return None
 
 

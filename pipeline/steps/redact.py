@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cache
 
 from pipeline.domain.redaction import (
     NEVER_SEALED,
@@ -22,18 +23,21 @@ from pipeline.domain.redaction import (
     RedactedSpan,
     Redaction,
     RedactionMode,
+    RedactionPolicy,
     RedactionState,
 )
 from pipeline.domain.speech import PENDING, AudioAnalysis, LabelKind, Pending, Recognized, Recording, RedactedRecording
 from pipeline.domain.stage import NOT_RECORDED, Stage
-from pipeline.engines.registry import digest_of
+from pipeline.engines.registry import digest_of, installed, package_of
 from pipeline.errors import CallError, CouldNotRedact, TimedOut
-from pipeline.redaction.detect import find_entities
+from pipeline.redaction.detect import Names, find_entities
 from pipeline.redaction.mask import mask_words
 from pipeline.redaction.sound import redact_sound, store_again, store_redacted
 from pipeline.steps.call_run import CallRun
 from pipeline.steps.recognize import recognize_call
 
+NAMES_GROUP = "switchboard.redaction"
+"""Entry points of functions that find names of persons, organizations and places (`detect.Names`)."""
 log = logging.getLogger(__name__)
 
 
@@ -100,13 +104,28 @@ async def _redact(
 async def _find(run: CallRun, recognized: Recognized, policy: NamedPolicy) -> Redaction:
     """Return the entities; could not look if the detector fails. Its error may quote words: its class is logged."""
     try:
-        return await run.workers.compute(find_entities, recognized, policy.policy)  # type: ignore[no-any-return]
+        return await run.workers.compute(look, recognized, policy.policy)  # type: ignore[no-any-return]
     except TimedOut:
         raise
     except Exception as error:
         log.warning("call %s: redaction failed: %s", run.call.call_id, type(error).__name__)
         problem = error.code if isinstance(error, CallError) else type(error).__name__
         return Redaction(RedactionState.COULD_NOT_LOOK, reason=f"The search for personal data failed ({problem}).")
+
+
+def look(recognized: Recognized, policy: RedactionPolicy) -> Redaction:
+    """Return what the rules find, and the names that an installed engine finds."""
+    return find_entities(recognized, policy, names_engine())
+
+
+@cache
+def names_engine() -> Names | None:
+    """Return the engine for names of an installed package. Raises ValueError if there are several."""
+    points = [point for named in installed(NAMES_GROUP).values() for point in named]
+    if len(points) > 1:
+        packages = ", ".join(package_of(point) for point in points)
+        raise ValueError(f"{packages} have an engine for names ({NAMES_GROUP}). Uninstall all but one of them.")
+    return points[0].load() if points else None  # type: ignore[no-any-return]
 
 
 def _without_agents(run: CallRun, recognized: Recognized, detected: Redaction) -> Redaction:

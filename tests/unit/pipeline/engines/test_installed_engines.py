@@ -17,13 +17,16 @@ from pipeline import asr
 from pipeline.analysis import STEPS, AnalysisOptions, analyze
 from pipeline.analysis import step as analysis_step
 from pipeline.asr import AsrOptions
+from pipeline.domain.redaction import EntityKind, RedactionMode, RedactionPolicy, RedactionState
 from pipeline.engines import registry
 from pipeline.engines.registry import engine_classes, identity_of
+from pipeline.steps.redact import look, names_engine
 from serve_app.settings import documented
 from tests import fixture_checkpoints
 from tests.paths import ROOT
 from tests.support.calls_by_hand import call
 from tests.synthetic_calls import FOLDER
+from tests.unit.pipeline.redaction.calls import call as spoken
 
 Install = Callable[..., None]
 ENGINE = """
@@ -54,6 +57,7 @@ def forget() -> None:
     registry.every_entry_point.cache_clear()
     registry.installed.cache_clear()
     analysis_step.all_steps.cache_clear()
+    names_engine.cache_clear()
     importlib.invalidate_caches()
 
 
@@ -87,6 +91,26 @@ def test_an_installed_engine_has_a_name_options_and_settings_like_a_built_in_one
     assert options.for_engine().loudness == 2.0  # type: ignore[attr-defined]
     assert asr.engine_class(options).__module__ == "acme_ears"
     assert "SWITCHBOARD_ASR__LOUDNESS" in {setting.variable for setting in documented()}
+
+
+NAMES = """
+from pipeline.domain.redaction import Entity, EntityKind, EntityWords
+
+
+def names(recognized):
+    yield Entity(EntityKind.PLACE, (EntityWords(0, 2, 2, 0, 0.8, 1.15),), 0.9)
+"""
+
+
+def test_an_installed_engine_for_names_finds_what_rules_do_not(install: Install) -> None:
+    recognized = spoken((0, "back to Lisbon then"))
+    policy = RedactionPolicy(RedactionMode.MASK, frozenset({EntityKind.PLACE}))
+    assert look(recognized, policy).state is RedactionState.COULD_NOT_LOOK
+    install("acme_names", NAMES, "switchboard.redaction", "acme = acme_names:names")
+    assert [entity.kind for entity in look(recognized, policy).entities] == [EntityKind.PLACE]
+    install("acme_others", NAMES, "switchboard.redaction", "others = acme_others:names")
+    with pytest.raises(ValueError, match=r"acme_\w+ 1.0, acme_\w+ 1.0 have an engine"):
+        look(recognized, policy)
 
 
 def test_another_version_of_the_package_has_another_identity(install: Install) -> None:

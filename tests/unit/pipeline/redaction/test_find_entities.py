@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.domain.redaction import EntityKind, Pattern, RedactionMode, RedactionPolicy, RedactionState
+from pipeline.domain.redaction import (
+    NEEDS_ENGINE,
+    Entity,
+    EntityKind,
+    EntityWords,
+    Pattern,
+    RedactionMode,
+    RedactionPolicy,
+    RedactionPreset,
+    RedactionState,
+)
 from pipeline.redaction import runs
 from pipeline.redaction.detect import find_entities
 from tests.unit.pipeline.redaction.calls import EVERYTHING, call, kinds, masked
@@ -93,6 +103,61 @@ def test_a_code_after_a_card_is_hidden_where_its_cue_is_garbled() -> None:
     )
     assert turns[3:] == ["I've got [CARD_CODE]", "it is gate 204 on your left"]
     assert masked((0, "and the sibby."), (1, "I've got 701"))[0][1] == "I've got 701"
+
+
+GARBLED = [
+    ("en", ((0, "please"), (1, "The free digit code is 7017")), "The free digit code is [CARD_CODE]"),
+    ("de", ((0, "welches Ablaufmatum steht drauf"), (1, "null vier zwei acht")), "[CARD_EXPIRY]"),
+    ("es", ((1, "La fecha de benzimiento es 04 27."),), "La fecha de benzimiento es [CARD_EXPIRY]."),
+    ("en", ((0, "What expiry date is on it?"), (1, "It says make 28.")), "It says make [CARD_EXPIRY]."),
+    ("es", ((0, "y el seure hube"), (1, "0, 4, 9")), "[CARD_CODE]"),
+    ("en", ((0, "and the CBW."), (1, "I've got 701")), "I've got [CARD_CODE]"),
+    ("pt", ((0, "tem um celular"), (1, "é 21 94 52 347 e sachos 29")), "é [PHONE] e sachos [PHONE]"),
+    ("en", ((1, "Our email address is john.scofield.postio.com"),), "Our email address is [EMAIL]"),
+    ("de", ((0, "bestätigen, die, die"), (1, "Game Center März 1982")), "Game Center [BIRTH_DATE]"),
+]  # fmt: skip
+
+
+def test_values_are_hidden_where_the_recognizer_garbles_the_words_around_them(subtests: pytest.Subtests) -> None:
+    for language, turns, expected in GARBLED:
+        with subtests.test(expected, language=language):
+            assert masked(*turns, language=language)[0][-1] == expected
+
+
+def test_a_cue_whose_value_is_known_announces_nothing_more(subtests: pytest.Subtests) -> None:
+    card = (1, "My card expires zero five two nine")
+    for later in ("I only get 40 megabits out of 250", "He bought 1,200 of them", "They moved in on the 14th"):
+        with subtests.test(later):
+            assert masked(card, (0, "Thanks a lot."), (0, later))[0] == [
+                "My card expires [CARD_EXPIRY]", "Thanks a lot.", later
+            ]  # fmt: skip
+    assert masked((0, "con la extensión 1234. Y la contraseña 4242."), language="es")[0] == [
+        "con la extensión 1234. Y la contraseña [PASSWORD]."
+    ]
+
+
+def test_organizations_and_places_need_an_engine() -> None:
+    recognized = call((0, "this is about Acme"))
+    policy = replace(EVERYTHING, kinds=NEEDS_ENGINE)
+    redaction = find_entities(recognized, policy)
+    assert (redaction.state, "organization and place" in redaction.reason) == (RedactionState.COULD_NOT_LOOK, True)
+    acme = Entity(EntityKind.ORGANIZATION, (EntityWords(0, 3, 3, 0, 1.2, 1.55),), 0.9)
+    assert find_entities(recognized, policy, lambda _: [acme]).entities == (acme,)
+    assert all(NEEDS_ENGINE.isdisjoint(preset.kinds) for preset in RedactionPreset)
+
+
+def test_a_word_without_a_length_is_hidden_with_the_times_of_its_neighbors() -> None:
+    recognized = call((0, "the pin is 4 8 2 7 thanks"))
+    words = list(recognized.texts[0].words)
+    words[4] = replace(words[4], start=words[5].start, end=words[5].start)
+    untimed = replace(recognized, texts=(replace(recognized.texts[0], words=tuple(words)),))
+    assert find_entities(untimed, EVERYTHING).state is RedactionState.FOUND
+    only = replace(call((0, "pin"), (0, "4827")), texts=())
+    pin, value = call((0, "my pin is"), (0, "4827")).texts
+    empty = replace(value, chunk=replace(value.chunk, end=value.chunk.start))
+    flat = replace(empty, words=tuple(replace(word, end=word.start) for word in empty.words))
+    redaction = find_entities(replace(only, texts=(pin, flat)), EVERYTHING)
+    assert (redaction.state, "no times" in redaction.reason) == (RedactionState.COULD_NOT_LOOK, True)
 
 
 def test_sixteen_digits_without_a_cue_are_a_card() -> None:
