@@ -125,7 +125,7 @@ def names_engine() -> Names | None:
     if len(points) > 1:
         packages = ", ".join(package_of(point) for point in points)
         raise ValueError(f"{packages} have an engine for names ({NAMES_GROUP}). Uninstall all but one of them.")
-    return points[0].load() if points else None  # type: ignore[no-any-return]
+    return points[0].load() if points else None
 
 
 def _without_agents(run: CallRun, recognized: Recognized, detected: Redaction) -> Redaction:
