@@ -194,8 +194,11 @@ def show(title: str, cells: dict[str, dict[str, int]]) -> None:
     for name, count in sorted(cells.items()):
         if name.startswith(("kind", "language", "way")):
             low, high = wilson(count["found"], count["all"])
-            share, heard = count["found"] / count["all"], f"{count['both']} of {count['recognized']} recognized"
-            print(f"  {name:24} {count['found']:4} of {count['all']:4}  {share:.3f} ({low:.3f} to {high:.3f})  {heard}")
+            share, of_recognized = count["found"] / count["all"], f"{count['both']} of {count['recognized']}"
+            print(
+                f"  {name:24} {count['found']:4} of {count['all']:4}  {share:.3f} ({low:.3f} to {high:.3f})"
+                f"  {of_recognized} recognized"
+            )
 
 
 def main() -> None:

@@ -111,8 +111,12 @@ def spliced_calls(seed: int, half: str, per_cell: int) -> Iterator[PlantedCall]:
 def _is_digits(call: PlantedCall) -> bool:
     secret = [turn for turn in call.turns if turn.secret]
     words = pack(call.language).get("numbers", "units").split()
-    said = [turn.words[at].strip(".,") for turn in secret for at in turn.secret]
-    return len(call.turns) == 6 and call.way in ("digits", "words") and all(w in words or w.isdigit() for w in said)
+    digits = [turn.words[at].strip(".,") for turn in secret for at in turn.secret]
+    return (
+        len(call.turns) == 6
+        and call.way in ("digits", "words")
+        and all(digit in words or digit.isdigit() for digit in digits)
+    )
 
 
 def _digits(turn: Turn, language: str) -> str:

@@ -17,7 +17,7 @@ MAX_CODE_SECONDS = 60.0  # from a card to its code
 MAX_AROUND = 3  # other words of a turn that is an answer
 MAX_AROUND_CODE = 2  # ... of one that is a code without a card before
 MAX_LOOK = 8  # tokens before and after a row in which they are counted
-MAX_BESIDE = 3  # unknown words between a value and what belongs to it
+MAX_TO_REST = 3  # unknown words between a value and what belongs to it
 MAX_TO_END = 6  # tokens from the cue of a question to its end
 MAX_ANSWER_SECONDS = 8.0
 _LONG = frozenset(
@@ -56,8 +56,8 @@ def _kind(channel: Channel, row: Row, ends: Ends) -> EntityKind | None:
     cue = next(channel.cues.before(row.line.channel, row.first, row.start), None)
     if _is_word(row):
         return None
-    if beside := _beside(channel, row, cue):
-        return beside
+    if kind := _kind_nearby(channel, row, cue):
+        return kind
     around = _around(row)
     if row.is_year or len(row.text) < 2 or around > MAX_AROUND:
         return None
@@ -101,7 +101,7 @@ def _is_answer(row: Row, cue: Cue) -> bool:
     return cue.channel != line.channel or (line.mixed and line.words[cue.last].text != turn)
 
 
-def _beside(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | None:
+def _kind_nearby(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | None:
     """Return the kind of a long value of which the row is a part that unknown words separate."""
     line, turn = row.line, row.line.words[row.first].text
     for places in (range(row.first - 1, -1, -1), range(row.last + 1, len(line.words))):
@@ -113,7 +113,7 @@ def _beside(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | None:
                     return channel.taken[at]
                 break
             words += line.lower[at].isalnum()
-            if line.words[at].text != turn or words > MAX_BESIDE or line.lower[at] in ".?!;":
+            if line.words[at].text != turn or words > MAX_TO_REST or line.lower[at] in ".?!;":
                 break
     return None
 

@@ -121,7 +121,7 @@ def look(recognized: Recognized, policy: RedactionPolicy) -> Redaction:
 @cache
 def names_engine() -> Names | None:
     """Return the engine for names of an installed package. Raises ValueError if there are several."""
-    points = [point for named in installed(NAMES_GROUP).values() for point in named]
+    points = [point for of_name in installed(NAMES_GROUP).values() for point in of_name]
     if len(points) > 1:
         packages = ", ".join(package_of(point) for point in points)
         raise ValueError(f"{packages} have an engine for names ({NAMES_GROUP}). Uninstall all but one of them.")
