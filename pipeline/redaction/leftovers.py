@@ -107,14 +107,14 @@ def _kind_nearby(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | No
     for places in (range(row.first - 1, -1, -1), range(row.last + 1, len(line.words))):
         words = 0
         for at in places:
+            if line.words[at].text != turn or words > MAX_TO_REST or line.lower[at] in ".?!;":
+                break
             if at in channel.taken:
                 is_announced = cue and cue.channel == line.channel and at < cue.last < row.first
                 if channel.taken[at] in _LONG and not is_announced and not _is_stopword(line, at):
                     return channel.taken[at]
                 break
             words += line.lower[at].isalnum()
-            if line.words[at].text != turn or words > MAX_TO_REST or line.lower[at] in ".?!;":
-                break
     return None
 
 
