@@ -13,6 +13,7 @@ BLOCKING = {
     "AsyncSession": "Session",
     "AsyncReading": "Reading",
     "AsyncTransfers": "Transfers",
+    "AsyncUploading": "Uploading",
     "AsyncFollowing": "Following",
     "AsyncCorrecting": "Correcting",
     "AsyncErasing": "Erasing",

@@ -16,6 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from db.records.correct import Current
 from serve_app.api import errors as api_errors
+from serve_app.api import uploads
 from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.queries import QueryParameters
 from serve_app.http import problems
@@ -67,10 +68,25 @@ _OBJECTS = {
     "erasure_id": "Id of the erasure.",
     "view_id": "Id of the saved view.",
     "endpoint_id": "Id of the webhook.",
+    "upload_id": "Id of the upload.",
     "host": "Host of the recording server.",
     "port": "Port of the recording server.",
 }
-_KEYS = ("question_key", "scorecard_key", "host")
+_KEYS = ("question_key", "scorecard_key", "host", "upload_id")
+_DIGEST = "SHA-256 of {} (RFC 9530): `sha-256=:BASE64:`. Bytes with another one are discarded."
+_UPLOAD_HEADERS: dict[str, dict[str, str]] = {
+    "uploadRecording": {
+        "Upload-Length": "Bytes of the recording: creates an upload, whose parts are sent with PATCH. Unset: the body "
+        "is the recording.",
+        "Content-Digest": _DIGEST.format("the body"),
+        "Repr-Digest": _DIGEST.format("the whole recording"),
+    },
+    "continueUpload": {
+        "Upload-Offset": "Number of bytes before this part.",
+        "Content-Digest": _DIGEST.format("this part"),
+        "Repr-Digest": _DIGEST.format("the whole recording"),
+    },
+}
 _TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("openapi_texts.toml").read_text())["properties"]
 _TAGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Calls": ("List, read, correct, retry, export and delete calls.", ("calls", "export", "events")),
@@ -89,6 +105,11 @@ _TAGS: dict[str, tuple[str, tuple[str, ...]]] = {
         "The workspace, its keys, webhooks, recording servers, and the logs of changes and reads.",
         ("workspace", "keys", "webhooks", "hosts", "credentials", "changes", "access-log"),
     ),
+}
+_UPLOAD_ANSWERS = (uploads.RecordingUpload, uploads.UploadedRecording)
+_FILE = {
+    "description": "The bytes of the recording, or of its next part. Types of audio are accepted, too.",
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
 }
 _ADMIN_ERRORS = {
     api_errors.AdminBodyRefused,
@@ -112,6 +133,13 @@ _ONLY_OF: dict[type[Refusal], tuple[str, ...]] = {
     api_errors.NothingToRetry: ("retryCall",),
     api_errors.OnLegalHold: ("deleteCall", "removeContact"),
     api_errors.NoSuchRange: ("playCall",),
+    api_errors.NoSuchUpload: ("showUpload", "continueUpload", "cancelUpload"),
+    api_errors.OffsetMismatch: ("continueUpload",),
+    api_errors.TooManyUploads: tuple(_UPLOAD_HEADERS),
+    api_errors.DigestMismatch: tuple(_UPLOAD_HEADERS),
+    api_errors.NotRecording: tuple(_UPLOAD_HEADERS),
+    problems.BacklogFull: ("uploadRecording",),
+    problems.WrongTeam: tuple(_UPLOAD_HEADERS),
 }
 _LIMITED = {"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy": '"key";q=300;w=15'}
 _SAMPLES: dict[type[Refusal], Refusal] = {
@@ -133,6 +161,7 @@ _SAMPLES: dict[type[Refusal], Refusal] = {
     ),
     api_errors.NoSuchRange: api_errors.NoSuchRange(4096),
     api_errors.TooManyReads: api_errors.TooManyReads(_LIMITED),
+    api_errors.OffsetMismatch: api_errors.OffsetMismatch(1048576),
 }
 
 
@@ -355,6 +384,8 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         responses["202"] = {**ok, "description": "The comparison is being measured. Retry after Retry-After."}
     if route.name == "retryCall":
         responses = {"202": {**ok, "description": "The call is processed again."}}
+    if route.name in _UPLOAD_HEADERS:
+        responses = _upload_responses(route, ok, schemas)
     if route.name == "createErasure":
         responses["202"] = {**ok, "description": "A Conductor carries out the erasure. 200: a dry run."}
     elif route.body is not None:
@@ -366,10 +397,33 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         "tags": [_tag(route.path)],
         "summary": route.summary,
         "description": _needs(route),
-        "parameters": [*_path_parameters(route), *_parameters(route.query, schemas)],
+        "parameters": [*_path_parameters(route), *_headers(route), *_parameters(route.query, schemas)],
+        **({"requestBody": _FILE} if route.name in _UPLOAD_HEADERS else {}),
         **({} if route.body is None else {"requestBody": _body(route.body, schemas)}),
         "responses": responses | _refusals(route, refused),
     }
+
+
+def _upload_responses(route: Route, ok: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    progress, submitted = ({"application/json": {"schema": _schema(of, schemas)}} for of in _UPLOAD_ANSWERS)
+    whole = {**ok, "description": "The recording is submitted, as by /submit.", "content": submitted}
+    if route.method == "POST":
+        return {"201": {**ok, "description": "The upload is created.", "content": progress}, "202": whole}
+    return {"200": {**ok, "description": "The part is stored.", "content": progress}, "202": whole}
+
+
+def _headers(route: Route) -> list[dict[str, Any]]:
+    texts = _UPLOAD_HEADERS.get(route.name, {})
+    return [
+        {
+            "name": name,
+            "in": "header",
+            "required": name == "Upload-Offset",
+            "schema": {"type": "string", "minLength": 1},
+            "description": text,
+        }
+        for name, text in texts.items()
+    ]
 
 
 def _needs(route: Route) -> str:
@@ -479,6 +533,8 @@ def _left_out(route: Route) -> set[type[Refusal]]:
         left_out.add(api_errors.Expired)
     if route.body is None:
         left_out |= _BODY_ERRORS
+    if route.name in _UPLOAD_HEADERS:
+        left_out -= {problems.BodyTooSlow, problems.BodyTooLarge, problems.MediaTypeRefused}
     if route.method == "GET":
         left_out.add(api_errors.TooManyEdits)
     return left_out

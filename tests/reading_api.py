@@ -22,9 +22,11 @@ from db.secrets.call_keys import CallKeys
 from db.workspace import keys
 from pipeline.audio.decode.options import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
+from pipeline.fetch.options import FetchOptions
 from pipeline.speakers.profile import Voices
 from serve_app.api.app import Route, build_api
 from serve_app.api.options import ApiOptions
+from serve_app.api.uploads import ReceiveOptions
 from serve_app.experiments.configuration import check
 from serve_app.settings import Settings
 from tests import serving
@@ -33,6 +35,7 @@ from tests.postgres import World
 
 UNLIMITED = ApiOptions(per_minute=1e9)
 PROBLEM = "application/problem+json"
+UPLOADS = "memory://uploads"
 
 
 @contextmanager
@@ -42,6 +45,7 @@ def served(
     embedding: EmbeddingOptions | None = None,
     store: Path | None = None,
     call_keys: CallKeys | None = None,
+    receive: ReceiveOptions | None = None,
 ) -> Iterator[str]:
     """Yields its base URL."""
 
@@ -59,6 +63,7 @@ def served(
         embedding=embedding,
         store=store,
         check_run=check_run,
+        receive=receive or ReceiveOptions(UPLOADS, FetchOptions()),
     )
     with serving.served(api) as base:
         yield base

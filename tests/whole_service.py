@@ -12,6 +12,7 @@ from pipeline.audio.decode.options import DecodeOptions
 from pipeline.speakers.profile import Voices
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
+from serve_app.api.uploads import ReceiveOptions
 from serve_app.experiments.configuration import check
 from serve_app.http.options import LimitOptions
 from serve_app.intake.store import open_store
@@ -23,7 +24,12 @@ READS = ApiOptions(per_minute=1e9)
 SUBMISSIONS = LimitOptions(per_minute=1e9)
 
 
-def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions = SUBMISSIONS) -> Starlette:
+def application(
+    url: str,
+    reads: ApiOptions = READS,
+    submissions: LimitOptions = SUBMISSIONS,
+    receive: ReceiveOptions | None = None,
+) -> Starlette:
     """Both applications in one."""
 
     @asynccontextmanager
@@ -32,7 +38,7 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
             yield database
 
     check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)
-    api = build_api(reads, DecodeOptions(), opened, voices=Voices(), check_run=check_run)
+    api = build_api(reads, DecodeOptions(), opened, voices=Voices(), check_run=check_run, receive=receive)
     intake = build_intake(submissions, lambda: open_store(url, submissions.POOL_SIZE, backlog=submissions.backlog))
 
     @asynccontextmanager
@@ -46,8 +52,13 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
 
 
 @contextmanager
-def served(url: str, reads: ApiOptions = READS, submissions: LimitOptions = SUBMISSIONS) -> Iterator[str]:
+def served(
+    url: str,
+    reads: ApiOptions = READS,
+    submissions: LimitOptions = SUBMISSIONS,
+    receive: ReceiveOptions | None = None,
+) -> Iterator[str]:
     """Yields the base URL."""
-    app = application(url, reads, submissions)
+    app = application(url, reads, submissions, receive)
     with serving.served(app) as base:
         yield base

@@ -5,7 +5,7 @@ decoded one with the actual duration. Jobs that are being fetched are work for C
 recordings slowly, or never, starts no engine. Jobs to be retried later count only in `later`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -237,6 +237,18 @@ async def full_workspaces(database: Database, limit: int) -> frozenset[UUID]:
         .having(sa.func.sum(by_team.c.calls) >= limit)
     )
     return frozenset(await database.column(EVERY_WORKSPACE, query))
+
+
+async def need_recordings(database: Database, call_ids: Sequence[UUID]) -> set[UUID]:
+    """Return the calls, of any workspace, that are processed now or failed in the last day: they may be retried."""
+    return set(await database.column(EVERY_WORKSPACE, _NEED_RECORDINGS, {"calls": list(call_ids)}))
+
+
+_NEED_RECORDINGS = sa.text("""
+    SELECT call_id FROM calls c WHERE call_id = ANY (CAST(:calls AS uuid[])) AND (
+        (state = 'failed' AND failed_at > now() - interval '1 day')
+        OR EXISTS (SELECT FROM jobs j WHERE j.call_pk = c.id AND j.state IN ('fetching', 'queued', 'running')))
+""")
 
 
 async def place(database: Database, job_id: UUID) -> QueuePlace | None:

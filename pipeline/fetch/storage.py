@@ -190,6 +190,16 @@ class Store:
             raise StorageError(f"A recording could not be stored ({type(error).__name__}).") from error
         return uri, sha256
 
+    def place(self, incoming: Incoming, name: str, key: bytes | None = None) -> None:
+        """Store a received file, sealed by `key`, under a name below the root; it replaces one of that name."""
+        if key is not None:
+            incoming.seal(key)
+        incoming.finish()
+        try:
+            self._place(incoming.path, f"{self._root.rstrip('/')}/{name}")
+        except Exception as error:  # each object store has its own exceptions
+            raise StorageError(f"A recording could not be stored ({type(error).__name__}).") from error
+
     def _has(self, target: str, size: int) -> bool:
         return bool(self._fs.exists(target)) and self._fs.size(target) == size
 

@@ -9,7 +9,7 @@ from pipeline.domain.speech import Recording
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import NotFetched, RecordingError, StorageError, public_message
-from pipeline.fetch import handed_in
+from pipeline.fetch import handed_in, uploads
 from pipeline.fetch.fetcher import fetch
 from pipeline.fetch.storage import all_stored, flaw_of
 from pipeline.journal import Journal
@@ -85,6 +85,8 @@ class RecordingFetcher:
             folder = self._options.handed_in
             stored = (call_id, channel, storage, folder, options.max_bytes, self._key, self._keep_source)
             return await handed_in.take(url, *stored)
+        if uploads.is_uploaded(url):  # its parts stay until the call is processed
+            return await uploads.take(url, call_id, channel, storage, options.max_bytes, self._key)
         # The name of a partial transfer leaves out the query, because signatures change; the server confirms that the
         # part still belongs to the content of the URL.
         name = None if self._keep_source else f"{call_id} {channel} {url.partition('?')[0]}"

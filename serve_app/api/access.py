@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -35,6 +35,9 @@ from serve_app.http.options import LimitOptions, Work
 from serve_app.http.problems import TooManyRequests, Unavailable
 from serve_app.http.worker import WorkerLost
 
+if TYPE_CHECKING:
+    from serve_app.api.uploads import Receiver
+
 Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 
@@ -52,6 +55,7 @@ class ApiRequest(Generic[Q]):
     tools: ReadTools
     check_run: "CheckRun"
     voices: VoicePolicy
+    receiver: "Receiver | None"
 
     @property
     def call_id(self) -> UUID:
@@ -125,7 +129,7 @@ class Route:
     """A path and method. `answer`: type of the JSON response; `media`: other media types; `body`: type of the body.
 
     `work`: whose places it takes. Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is
-    accepted. `also`: another scope that suffices.
+    accepted. `also`: another scope that suffices; `needs`: the scope in place of these.
     """
 
     path: str
@@ -140,6 +144,7 @@ class Route:
     admin: bool = False
     operation: str | None = None
     also: str | None = None
+    needs: str | None = None
 
     @property
     def name(self) -> str:
@@ -149,8 +154,8 @@ class Route:
     @property
     def scope(self) -> str:
         """The required scope."""
-        if self.admin:
-            return ADMIN
+        if self.admin or self.needs:
+            return self.needs or ADMIN
         return READ if self.method == "GET" else EDIT
 
 
@@ -170,10 +175,11 @@ class Authorizer:
         source: Callable[[Request], str],
         check_run: "CheckRun",
         voices: VoicePolicy,
+        receiver: "Receiver | None" = None,
     ) -> None:
         self._database = database
         self._options = options
-        self._shared = (options, tools, check_run, voices)
+        self._shared = (options, tools, check_run, voices, receiver)
         self._source = source
         self._places = {work: Admission(places, options.RETRY_AFTER_SECONDS) for work, places in options.PLACES.items()}
         self._buckets = Buckets(options.per_minute, options.burst)
@@ -196,7 +202,7 @@ class Authorizer:
         except TooManyRequests as refused:
             raise TooManyReads(refused.headers) from None
         query = read_query(request.query_params, route.query)
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD") and route.work is not Work.UPLOAD:
             await self._receive(request, sender)
         seconds = self._options.SEARCH_SECONDS if query.searches else self._options.QUERY_SECONDS
         reader = Reader(sender.workspace_id, sender.team_id, seconds)

@@ -37,6 +37,7 @@ from serve_app.api import (
     saved_views,
     statistics,
     stream,
+    uploads,
     webhooks,
 )
 from serve_app.api.access import Authorizer, CheckRun, Route, no_runs
@@ -59,6 +60,7 @@ from serve_app.api.queries import (
     TranscriptQuery,
 )
 from serve_app.api.read_tools import open_tools
+from serve_app.api.uploads import ReceiveOptions, Receiver
 from serve_app.http import problems
 from serve_app.http.auth import source_of
 from serve_app.http.options import Work
@@ -143,6 +145,7 @@ ROUTES = (
 
 EVERY_ROUTE = (
     *ROUTES,
+    *uploads.ROUTES,
     *statistics.ROUTES,
     *saved_views.ROUTES,
     *erasure.ROUTES,
@@ -156,7 +159,7 @@ EVERY_ROUTE = (
 
 
 def _add_routes(api: FastAPI, authorizers: list[Authorizer]) -> None:
-    """Add `EVERY_ROUTE`. `authorizers` contains the only one once the application has started."""
+    """Add all routes. `authorizers` contains the only one once the application has started."""
     by_path: defaultdict[str, dict[str, Route]] = defaultdict(dict)
     for route in EVERY_ROUTE:
         by_path[route.path][route.method] = route
@@ -170,6 +173,8 @@ def _add_routes(api: FastAPI, authorizers: list[Authorizer]) -> None:
 
     for path, routes in by_path.items():
         api.router.add_route(path, endpoint(routes), methods=list(routes))
+    api.router.add_route("/openapi.json", reference.show_openapi, methods=["GET"], name="openapi")
+    api.router.add_route("/docs", reference.show_reference, methods=["GET"], name="docs")
 
 
 def build_api(
@@ -186,12 +191,13 @@ def build_api(
     scratch_root: str | None = None,
     poster: Poster | None = None,
     sealer: Sealer | None = None,
+    receive: ReceiveOptions | None = None,
 ) -> FastAPI:
     """Return an application of `EVERY_ROUTE`, openapi.json and docs.
 
     `stamp`, `source_header`: see `serve_app.intake.submit`. `embedding`, `store`: model and checkpoints for search by
-    meaning; None: switched off. `scratch_root`: see `SoundFolder`. `voices`: computes voice profiles without the voice
-    of an erased call. `poster` checks addresses of webhooks, `sealer` seals secrets; None: only public ones, unsealed.
+    meaning; None: switched off. `scratch_root`: see `SoundFolder`. `voices`: computes voice profiles. `poster` checks
+    addresses of webhooks, `sealer` seals secrets; None: only public ones, unsealed. `receive`: for uploads.
     """
     authorizers: list[Authorizer] = []
 
@@ -200,16 +206,15 @@ def build_api(
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database())
             model = (embedding or EmbeddingOptions(), store)
-            opened = open_tools(database, options, decode, scratch_root, *model, poster, sealer)
-            tools = await stack.enter_async_context(opened)
+            tools = open_tools(database, options, decode, scratch_root, *model, poster, sealer)
+            opened = await stack.enter_async_context(tools)
             source = partial(source_of, header=source_header)
-            authorizers[:] = [Authorizer(database, options, tools, source, check_run, voices)]
+            receiver = Receiver(database, receive) if receive is not None else None
+            authorizers[:] = [Authorizer(database, options, opened, source, check_run, voices, receiver)]
             yield
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     _add_routes(api, authorizers)
-    api.router.add_route("/openapi.json", reference.show_openapi, methods=["GET"], name="openapi")
-    api.router.add_route("/docs", reference.show_reference, methods=["GET"], name="docs")
     problems.install(api, stamp, NoSuchPath, MethodNotAllowed)
     return api
 

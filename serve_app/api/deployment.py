@@ -3,6 +3,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from ray import serve
@@ -14,7 +15,17 @@ from serve_app.http.source import trust_proxies
 from serve_app.operations.database_metrics import report_connections
 from serve_app.settings import Settings
 
+if TYPE_CHECKING:
+    from serve_app.api.uploads import ReceiveOptions
+
 PATH = "/api/v1"  # below base_url
+
+
+def _receive_options(settings: Settings) -> "ReceiveOptions":
+    from serve_app.api.uploads import ReceiveOptions
+
+    urls, limits = settings.url_sealer(), settings.limits
+    return ReceiveOptions(settings.storage_url, settings.fetch, urls, settings.signing_parameters, limits.backlog)
 
 
 class ApiReplica:
@@ -55,6 +66,7 @@ class ApiReplica:
             voices=settings.voices(),
             poster=Poster(settings.webhooks, settings.fetch.ca_file),
             sealer=settings.sealer(),
+            receive=_receive_options(settings),
         )
         return trust_proxies(api, settings.http.trusted_proxies)
 

@@ -10,6 +10,7 @@ from pipeline.errors import UnknownTeam
 from serve_app.http import problems
 from serve_app.http.json_body import Fault
 from serve_app.http.problems import (
+    BacklogFull,
     BodyRefused,
     BodyTooLarge,
     BodyTooSlow,
@@ -21,6 +22,7 @@ from serve_app.http.problems import (
     ScopeMissing,
     TooManyRequests,
     Unavailable,
+    WrongTeam,
 )
 
 
@@ -161,6 +163,39 @@ class Expired(Refusal):
     status, kind, title = 410, "expired", "Deleted after its retention period"
 
 
+class NoSuchUpload(Refusal):
+    """Upload not found, or removed. Create another one."""
+
+    status, kind, title = 404, "no-such-upload", "Upload not found"
+
+
+class OffsetMismatch(Refusal):
+    """Other bytes have arrived than Upload-Offset says. Continue from the Upload-Offset of this response."""
+
+    status, kind, title = 409, "offset-mismatch", "The offset is another one"
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(None, {"Upload-Offset": str(offset)})
+
+
+class TooManyUploads(Refusal):
+    """The call or the upload has the max. number of uploads or parts."""
+
+    status, kind, title = 409, "too-many-uploads", "Too many uploads"
+
+
+class DigestMismatch(Refusal):
+    """The received bytes have another SHA-256 than declared; they were discarded. Send them again."""
+
+    status, kind, title = 400, "digest-mismatch", "The digest does not match"
+
+
+class NotRecording(Refusal):
+    """The body is certainly not audio. Send the file of the recording."""
+
+    status, kind, title = 415, "not-a-recording", "The body is no recording"
+
+
 class MethodNotAllowed(problems.MethodNotAllowed):
     """The path does not support this method; see Allow."""
 
@@ -232,6 +267,13 @@ REFUSALS: tuple[type[Refusal], ...] = (
     BodyTooLarge,
     MediaTypeRefused,
     NoSuchRange,
+    NoSuchUpload,
+    OffsetMismatch,
+    TooManyUploads,
+    DigestMismatch,
+    NotRecording,
+    BacklogFull,
+    WrongTeam,
     TooManyReads,
     InternalError,
     TooSlow,

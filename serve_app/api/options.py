@@ -30,6 +30,7 @@ class ApiOptions(BaseModel):
         Work.SEARCH: Places(total=3, per_workspace=2, per_key=2, waiting=8, seconds=5.0),
         Work.SOUND: Places(total=32, per_workspace=16, per_key=4, waiting=12, seconds=5.0),
         Work.WRITE: Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0),
+        Work.UPLOAD: Places(total=32, per_workspace=16, per_key=8, waiting=0, seconds=0.0),
         Work.STREAM: Places(total=128, per_workspace=96, per_key=16, waiting=0, seconds=0.0),
         Work.EXPORT: Places(total=4, per_workspace=3, per_key=2, waiting=0, seconds=0.0),
     }

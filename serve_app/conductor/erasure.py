@@ -2,17 +2,20 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from uuid import UUID
 
 from db.core.database import Database
+from db.queue import backlog
 from db.records import erase, erasing, erasures, file_deletions, ledger
 from db.records.erasures import ErasureLost
 from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
 from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in, storage
+from pipeline.fetch.uploads import Uploads
 from serve_app.backup.ledger_copies import LedgerCopies
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.options import ErasureOptions
@@ -117,9 +120,10 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
         return True
 
     async def _upkeep(self) -> None:
-        """Remove files that were handed in for erased calls, and forget old erasures, every minute."""
+        """Remove files handed in or uploaded for erased calls, and forget old erasures, every minute."""
         while not self._stopping:
             await self.remove_handed_in()
+            await self.remove_uploads()
             await erase.forget_erased(self._database, self._options.remember_days)
             await asyncio.sleep(self._options.UPKEEP_SECONDS)
 
@@ -130,3 +134,15 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
         call_ids = await asyncio.to_thread(handed_in.call_ids, self._handed_in)
         for call_id in await erase.erased_among(self._database, list(call_ids)) if call_ids else ():
             await asyncio.to_thread(handed_in.remove, self._handed_in, call_id)
+
+    async def remove_uploads(self) -> None:
+        """Remove uploaded parts of erased calls, of calls that are processed, and of uploads that were abandoned."""
+        try:
+            uploads = await asyncio.to_thread(Uploads, self._copies.storage)
+            if not (call_ids := list(await asyncio.to_thread(uploads.call_ids))):
+                return
+            erased = await erase.erased_among(self._database, call_ids)
+            waiting = await backlog.need_recordings(self._database, call_ids)
+            await asyncio.to_thread(uploads.remove_unneeded, erased, waiting, time.time())
+        except StorageError as error:
+            log.warning("erasure: uploads: %s", error.message)

@@ -26,6 +26,7 @@ class Work(Enum):
     SEARCH = auto()
     SOUND = auto()
     WRITE = auto()  # receiving a body
+    UPLOAD = auto()  # receiving a recording
     STREAM = auto()
     EXPORT = auto()
 

@@ -70,6 +70,39 @@ async def test_a_call_is_listed_read_and_heard_over_http(
     assert (await client.post({**body, "callId": call_id})).status_code == 202
 
 
+async def test_a_recording_is_uploaded_and_resumes_after_a_cut(
+    service: RunningService, client: Client, files: FileServer
+) -> None:
+    (sample,) = [call for call in synthetic_calls() if call.name == SHORT]
+    *_, body = sample.submissions(files.add)
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+        content = (await http.get(body.pop("recordingUrl"))).content
+        assert (await client.accepted(body))["status"] == "received"
+        base = f"{service.submit_url.removesuffix('/submit')}/api/v1/calls/{body['callId']}/recording"
+        http.headers["Authorization"] = f"Bearer {client.key}"
+        created = await http.post(base, headers={"Upload-Length": str(len(content))})
+        assert created.status_code == 201, created.text
+        path, half = f"{base}/{created.json()['uploadId']}", len(content) // 2
+
+        async def hangs() -> AsyncIterator[bytes]:
+            yield content[:half]
+            await asyncio.sleep(60)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await http.patch(path, content=hangs(), headers={"Upload-Offset": "0"})
+        offset, deadline = 0, time.monotonic() + 20
+        while not offset:
+            offset = (await http.get(path)).json()["offset"]
+            assert time.monotonic() < deadline, "nothing of what was cut off is stored"
+        assert offset == half
+        answer = await http.patch(path, content=content[half:], headers={"Upload-Offset": str(half)})
+        assert (answer.status_code, answer.json()["status"]) == (202, "transcribing"), answer.text
+    (record,) = await client.ended([body["callId"]])
+    assert (record.call.state, record.call.failure) == ("completed", None)
+    assert record.transcript is not None and record.transcript.turns
+
+
 async def states(reader: httpx.AsyncClient, call_id: str) -> list[str]:
     """Return the states of a call from the stream, until it ends; reopen streams that end."""
     seen: list[str] = []

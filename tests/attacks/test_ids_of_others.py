@@ -29,6 +29,7 @@ from db.secrets.encryption import Sealer
 from db.workspace import directory, keys, legal_holds, questions, sessions, settings
 from pipeline.domain.edits import EditKind
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
+from pipeline.fetch.uploads import Uploads, new_upload
 from serve_app.api.access import Route
 from serve_app.api.app import EVERY_ROUTE
 from serve_app.console.app import routes
@@ -36,7 +37,7 @@ from serve_app.console.site import Site
 from serve_app.settings import Settings
 from tests.finished import findings, finished, gold_of_all, task
 from tests.postgres import World, new_world
-from tests.reading_api import served
+from tests.reading_api import UPLOADS, served
 from tests.support.console_site import browser, signed_in
 
 Ids: TypeAlias = Mapping[str, str]
@@ -105,8 +106,11 @@ async def tenant(world: World, word: str) -> dict[str, str]:
     await settings.set_allowed_hosts(database, home, ["127.0.0.1"])
     server = credentials.Server(f"{word}.example")
     await credentials.put(database, home, server, credentials.NewCredential("bearer", None, "s"), Sealer())
+    upload = new_upload(call_id, home, 100)
+    Uploads(UPLOADS).create(upload)
     ids = {
         "call_id": call_id,
+        "upload_id": upload.upload_id,
         "task_id": task_id,
         "edit_id": edit_id,
         "team_id": spare.team_id,

@@ -33,6 +33,9 @@ OPERATIONS: Final = {
     "showCall": Operation("GET", _CALL, _RECORD | {"fields"}),
     "showCalls": Operation("GET", "/api/v1/calls/batch", _VERSION | {"call_ids", "fields"}),
     "retryCall": Operation("POST", _CALL + "/retry"),
+    "uploadRecording": Operation("POST", _CALL + "/recording"),
+    "showUpload": Operation("GET", _CALL + "/recording/{upload_id}"),
+    "continueUpload": Operation("PATCH", _CALL + "/recording/{upload_id}"),
     "showWaveform": Operation("GET", _CALL + "/waveform"),
     "showStatistics": Operation("GET", "/api/v1/statistics", frozenset({"weeks", "time_zone"})),
     "listTeams": Operation("GET", "/api/v1/teams"),
@@ -96,6 +99,7 @@ OPERATIONS: Final = {
 # Administration is not part of the client.
 LEFT_OUT: Final = frozenset(
     {
+        "cancelUpload",
         *("createContact", "changeContact", "removeContact"),
         *("createMember", "changeMember", "removeMember", "listConsents", "createConsent", "withdrawConsent"),
         *("createTeam", "changeTeam", "removeTeam"),

@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,8 @@ from switchboard import _answers
 from switchboard.errors import TransferCut, UnexpectedAnswer
 
 OnBytes = Callable[[int, int | None], None]  # bytes received, and total if known
+MIN_PIECE: Final = 8 << 20  # bytes of a part of an upload
+MAX_PIECES: Final = 500  # of an upload; the service allows 1,000
 EXPORT_SECONDS: Final = 60.0  # max. time between two chunks, each of up to a few hundred calls
 SOUND: Final = ("audio/", "application/octet-stream")
 MEDIA: Final = {"ndjson": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
@@ -36,6 +40,24 @@ class PartFile:
         self.file.close()
         self._part.replace(self._path)
         return self._path
+
+
+def piece_size(size: int) -> int:
+    """Return the bytes of each part of an upload."""
+    return max(MIN_PIECE, -(-size // MAX_PIECES))
+
+
+def piece_of(path: Path, offset: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+def file_digest(path: Path) -> str:
+    """Return the digest of a file as in the header Repr-Digest (RFC 9530)."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return f"sha-256=:{base64.b64encode(digest).decode()}:"
 
 
 def check_whole(file: BinaryIO, form: str) -> None:

@@ -613,6 +613,19 @@ class Recording(Model):
     """What was hidden, and by which policy."""
 
 
+class RecordingUpload(Model):
+    """An upload that is not complete. Send its bytes from `offset` on, until `expiresAt`."""
+
+    upload_id: str
+    """Id of the upload."""
+    offset: int
+    """Number of bytes that have arrived."""
+    length: int
+    """Size in bytes."""
+    expires_at: AwareDatetime
+    """When it expires; null: never."""
+
+
 class RedactedSpan(Model):
     """Where something is hidden: seconds of a channel, without the words."""
 
@@ -1098,6 +1111,17 @@ class TrackerResult(Model):
     """Where phrases of the tracker were said."""
     reason: str | None = None
     """The reason, for people."""
+
+
+class UploadedRecording(Model):
+    """A call whose recording is uploaded and committed, as the response of /submit."""
+
+    status: Literal["received", "transcribing", "completed", "failed"] | str
+    """Status."""
+    call_id: UUID
+    """The callId of the submission."""
+    job_id: UUID | None
+    """Id of the job."""
 
 
 class VoiceConsent(Model):

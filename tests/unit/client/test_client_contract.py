@@ -52,7 +52,7 @@ def test_an_operation_has_the_apis_method_path_and_parameters(name: str) -> None
 
 IDS = (
     *("calibration_id", "call_id", "edit_id", "erasure_id", "hold_id", "question_key", "run_id", "scorecard_key"),
-    "task_id",
+    *("task_id", "upload_id"),
 )
 
 

@@ -13,6 +13,7 @@ from switchboard._async.retaining import AsyncRetaining
 from switchboard._async.running import AsyncRunning
 from switchboard._async.session import AsyncSession
 from switchboard._async.transfers import AsyncTransfers
+from switchboard._async.uploading import AsyncUploading
 from switchboard._configuration import Configuration
 from switchboard.filters import submission_body
 from switchboard.models import SubmitReply
@@ -22,6 +23,7 @@ from switchboard.submission import Submission
 class AsyncClient(
     AsyncReading,
     AsyncTransfers,
+    AsyncUploading,
     AsyncFollowing,
     AsyncCorrecting,
     AsyncErasing,

@@ -47,6 +47,13 @@ class AsyncSession:
         """Send a request whose response has no content."""
         await self._answered(self._request(operation, None, ids), Attempts(self.timeout))
 
+    async def send(
+        self, operation: str, headers: Mapping[str, str], content: bytes = b"", **ids: object
+    ) -> httpx.Response:
+        """Return the response to a request with these bytes as its body."""
+        request = self._request(operation, None, ids, headers, content=content or None)
+        return await self._answered(request, Attempts(self.timeout))
+
     async def text(self, operation: str, parameters: Mapping[str, Any], **ids: object) -> str:
         """Return the response as text."""
         answer = await self._answered(self._request(operation, parameters, ids), Attempts(self.timeout))
@@ -86,6 +93,7 @@ class AsyncSession:
         ids: Mapping[str, object],
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
     ) -> httpx.Request:
         endpoint = OPERATIONS[operation]
         return self._http.build_request(
@@ -93,6 +101,7 @@ class AsyncSession:
             self._configuration.address(endpoint.path, **ids),
             params=query(parameters or {}, endpoint.parameters),
             json=body,
+            content=content,
             headers={**self._configuration.headers(), **(headers or {})},
         )
 

@@ -1,0 +1,408 @@
+"""Recordings that senders upload: in one request, or in parts of an upload that resumes after a lost connection."""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from db.core.database import Database
+from db.core.identity import SIGNING_PARAMETERS
+from db.intake.group_commit import GroupCommitter
+from db.intake.submit import UNSEALED, Accepted
+from db.intake.uploads import UploadTarget, find_target
+from db.queue.backlog import full_workspaces
+from db.secrets.recording_urls import UrlSealer
+from pipeline.domain import sniff
+from pipeline.domain.call import CallState, Submission
+from pipeline.errors import CallError, RecordingTooSlow, StorageError
+from pipeline.fetch.body import SpeedCheck
+from pipeline.fetch.options import FetchOptions
+from pipeline.fetch.storage import Incoming
+from pipeline.fetch.uploads import MAX_OPEN, MAX_PARTS, Part, Upload, Uploads, end_of, new_upload
+from serve_app.api.access import ApiRequest, Handler, Route, answer_with
+from serve_app.api.errors import (
+    Busy,
+    DigestMismatch,
+    NoSuchCall,
+    NoSuchUpload,
+    NotRecording,
+    OffsetMismatch,
+    TooManyUploads,
+)
+from serve_app.api.queries import NoQuery
+from serve_app.http.auth import SUBMIT
+from serve_app.http.options import LimitOptions, Work
+from serve_app.http.problems import BacklogFull, BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, from_call_error
+
+P = ParamSpec("P")
+T = TypeVar("T")
+WRITE_BYTES = 1 << 20  # buffered in memory before a thread writes them
+BACKLOG_SECONDS = 5.0  # for which a count of the backlog applies
+_SHA256 = re.compile(r"(?:^|,)\s*sha-256=:([A-Za-z0-9+/]{43}=):")
+_NUMBER = re.compile(r"[0-9]{1,15}")
+RECORDING = "/calls/{call_id:uuid}/recording"
+UPLOAD = RECORDING + "/{upload_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveOptions:
+    """Where uploads are stored, their limits, and how their calls are submitted; see `serve_app.settings`."""
+
+    storage: str
+    fetch: FetchOptions
+    urls: UrlSealer = UNSEALED
+    signing_parameters: tuple[str, ...] = SIGNING_PARAMETERS
+    backlog: int = LimitOptions().backlog
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingUpload:
+    """An upload that is not complete. Send its bytes from `offset` on, until `expiresAt`."""
+
+    upload_id: str
+    offset: int
+    length: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedRecording:
+    """A call whose recording is uploaded and committed, as the response of /submit."""
+
+    status: CallState
+    call_id: UUID
+    job_id: UUID | None
+
+
+@dataclass(slots=True)
+class Receiver:
+    """Receives and submits recordings for a replica of the API."""
+
+    database: Database
+    options: ReceiveOptions
+    committer: GroupCommitter = field(init=False)
+    uploads: Uploads = field(init=False)
+    _full: frozenset[UUID] = frozenset()
+    _counted: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.committer = GroupCommitter(self.database, urls=self.options.urls)
+        self.uploads = Uploads(self.options.storage)
+
+    async def check_backlog(self, workspace_id: UUID) -> None:
+        """Raise `BacklogFull` if the workspace has too many calls in its queue."""
+        if time.monotonic() - self._counted > BACKLOG_SECONDS:
+            self._counted = time.monotonic()
+            self._full = await full_workspaces(self.database, self.options.backlog)
+        if workspace_id in self._full:
+            raise BacklogFull(LimitOptions.BACKLOG_RETRY_SECONDS)
+
+    async def submit(self, writing: ApiRequest[NoQuery], call: Submission, url: str) -> Accepted:
+        """Add the recording to its call as a submission does."""
+        submission = Submission(call.call_id, call.from_number, call.to_number, call.start_time, recording_url=url)
+        sent = {"callId": str(call.call_id), "recordingUrl": url}
+        signing, request_id = self.options.signing_parameters, writing.request.state.request_id
+        retry = writing.options.RETRY_AFTER_SECONDS
+        try:
+            async with asyncio.timeout(LimitOptions.DATABASE_SECONDS):
+                return await self.committer.submit(writing.sender, submission, sent, signing, request_id)
+        except TimeoutError:
+            raise Busy(retry) from None
+        except CallError as error:
+            raise from_call_error(error, retry) from error
+
+
+async def upload_recording(writing: ApiRequest[NoQuery]) -> Response:
+    """Receive a recording in one request, or create an upload of `Upload-Length` bytes."""
+    receiver, target = await _target(writing)
+    await receiver.check_backlog(writing.home)
+    if await _stored(writing, receiver.uploads.of_call, writing.call_id) >= MAX_OPEN:
+        raise TooManyUploads(f"The call has {MAX_OPEN} uploads, the most that it may have. Resume or delete one.")
+    digests = _digests(writing.request)
+    if "upload-length" in writing.request.headers:
+        return await _create(writing, receiver, digests.get("repr-digest"))
+    limits, uploads = receiver.options.fetch, receiver.uploads
+    with uploads.store.receive() as incoming:
+        with _receiving(writing):
+            await _receive(writing.request, incoming, limits, limits.max_bytes)
+        sha256 = await _stored(writing, _checked, incoming, digests.values())
+        upload = new_upload(writing.call_id, writing.home, incoming.size, sha256)
+        await _stored(writing, uploads.create, upload)
+        await _stored(writing, uploads.add, upload, 0, incoming, target.key)
+    return await _submit(writing, receiver, target, upload, sha256)
+
+
+async def show_upload(reading: ApiRequest[NoQuery]) -> Response:
+    """Show how many bytes of an upload have arrived."""
+    receiver, _ = await _target(reading)
+    upload = await _find(reading, receiver)
+    return _progress(upload, await _offset(reading, receiver, upload))
+
+
+async def continue_upload(writing: ApiRequest[NoQuery]) -> Response:
+    """Receive the bytes of an upload from `Upload-Offset` on; with the last one, submit the recording."""
+    receiver, target = await _target(writing)
+    upload = await _find(writing, receiver)
+    digests, offset = _digests(writing.request), _number(writing.request, "upload-offset")
+    parts = await _stored(writing, receiver.uploads.parts, upload)
+    if offset != end_of(parts):
+        raise OffsetMismatch(end_of(parts))
+    if len(parts) >= MAX_PARTS:
+        raise TooManyUploads(f"The upload has {MAX_PARTS} parts, the most that one may have. Send larger parts.")
+    if offset < upload.length:
+        await _receive_part(writing, receiver, target, upload, offset, digests.get("content-digest"))
+    return await _go_on(writing, receiver, target, upload, digests.get("repr-digest") or upload.sha256)
+
+
+async def _receive_part(
+    writing: ApiRequest[NoQuery],
+    receiver: Receiver,
+    target: UploadTarget,
+    upload: Upload,
+    offset: int,
+    declared: str | None,
+) -> None:
+    """Store the body as a part; of one that is cut off, what has arrived."""
+    uploads = receiver.uploads
+    with uploads.store.receive() as incoming, _receiving(writing):
+        try:
+            await _receive(writing.request, incoming, receiver.options.fetch, upload.length - offset, offset)
+            await _stored(writing, _checked, incoming, [declared] if declared else [])
+        except (ClientDisconnect, BodyTooSlow, asyncio.CancelledError):
+            if incoming.size:
+                uploads.add(upload, offset, incoming, target.key)  # not awaited: the request may be canceled again
+            raise
+        await _stored(writing, uploads.add, upload, offset, incoming, target.key)
+
+
+@contextmanager
+def _receiving(writing: ApiRequest[NoQuery]) -> Iterator[None]:
+    """Convert what ends a body: a lost connection, or a storage that fails, as on a full disk."""
+    try:
+        yield
+    except StorageError as error:
+        raise _not_stored(writing) from error
+    except ClientDisconnect:
+        raise Refusal("The connection was closed before the body was complete.") from None  # no sender reads it
+
+
+async def cancel_upload(writing: ApiRequest[NoQuery]) -> Response:
+    """Remove an upload."""
+    receiver, _ = await _target(writing)
+    await _stored(writing, receiver.uploads.remove, await _find(writing, receiver))
+    return Response(status_code=204)
+
+
+async def _go_on(
+    writing: ApiRequest[NoQuery], receiver: Receiver, target: UploadTarget, upload: Upload, declared: str | None
+) -> Response:
+    """Submit an upload that is whole and has the declared digest; else return its progress."""
+    uploads = receiver.uploads
+    parts = await _stored(writing, uploads.parts, upload)
+    if end_of(parts) != upload.length:
+        return _progress(upload, end_of(parts))
+    sha256 = await _stored(writing, _sha256_of, uploads, parts, target.key)
+    if declared is not None and not hmac.compare_digest(declared, sha256):
+        await _stored(writing, uploads.remove, upload)
+        raise DigestMismatch
+    return await _submit(writing, receiver, target, upload, sha256)
+
+
+async def _submit(
+    writing: ApiRequest[NoQuery], receiver: Receiver, target: UploadTarget, upload: Upload, sha256: str
+) -> Response:
+    await _stored(writing, receiver.uploads.note_submission, upload)
+    done = await receiver.submit(writing, target.call, upload.url(sha256))
+    return answer_with(UploadedRecording(done.status, writing.call_id, done.job_id), 202)
+
+
+async def _create(writing: ApiRequest[NoQuery], receiver: Receiver, sha256: str | None) -> Response:
+    length = _number(writing.request, "upload-length")
+    if length == 0:
+        raise Refusal("Upload-Length is 0. A recording has at least one byte.")
+    _check_size(length, receiver.options.fetch.max_bytes)
+    upload = new_upload(writing.call_id, writing.home, length, sha256)
+    await _stored(writing, receiver.uploads.create, upload)
+    answer = _progress(upload, 0, 201)
+    answer.headers["Location"] = f"{writing.request.url.path.rstrip('/')}/{upload.upload_id}"
+    return answer
+
+
+async def _target(request: ApiRequest[NoQuery]) -> tuple[Receiver, UploadTarget]:
+    target = await find_target(request.database, request.reader, request.call_id)
+    if target is None:
+        raise NoSuchCall("Call not found, or not visible to this key. Send its metadata to /submit first.")
+    if request.receiver is None:
+        raise Busy(request.options.RETRY_AFTER_SECONDS, "This service has no storage for recordings.")
+    return request.receiver, target
+
+
+async def _find(request: ApiRequest[NoQuery], receiver: Receiver) -> Upload:
+    upload_id = request.request.path_params["upload_id"]
+    upload = await _stored(request, receiver.uploads.find, request.call_id, upload_id)
+    if upload is None or upload.workspace_id != request.home:
+        raise NoSuchUpload
+    return upload
+
+
+async def _offset(request: ApiRequest[NoQuery], receiver: Receiver, upload: Upload) -> int:
+    return end_of(await _stored(request, receiver.uploads.parts, upload))
+
+
+def _progress(upload: Upload, offset: int, status: int = 200) -> Response:
+    expires = datetime.fromtimestamp(upload.expires, UTC)
+    answer = answer_with(RecordingUpload(upload.upload_id, offset, upload.length, expires), status)
+    answer.headers["Upload-Offset"], answer.headers["Cache-Control"] = str(offset), "no-store"
+    return answer
+
+
+async def _stored(request: ApiRequest[NoQuery], work: Callable[P, T], *values: P.args, **named: P.kwargs) -> T:
+    """Return the result of blocking work with the storage. Raises `Busy` if the storage fails."""
+    try:
+        return await asyncio.to_thread(work, *values, **named)
+    except StorageError as error:
+        raise _not_stored(request) from error
+
+
+def _not_stored(request: ApiRequest[NoQuery]) -> Busy:
+    return Busy(request.options.RETRY_AFTER_SECONDS, "The recording cannot be stored now. Retry after Retry-After.")
+
+
+def _sha256_of(uploads: Uploads, parts: list[Part], key: bytes | None) -> str:
+    digest = hashlib.sha256()
+    for piece in uploads.read(parts, key):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _checked(incoming: Incoming, declared: Iterable[str]) -> str:
+    """Return the SHA-256 of what was received. Raises `DigestMismatch`."""
+    sha256 = incoming.finish()
+    if not all(hmac.compare_digest(digest, sha256) for digest in declared):
+        raise DigestMismatch
+    return sha256
+
+
+def _digests(request: Request) -> dict[str, str]:
+    """Return the SHA-256 of the body and of the whole recording, hexadecimal, as declared (RFC 9530)."""
+    digests = {}
+    for name in ("content-digest", "repr-digest"):
+        if value := ", ".join(request.headers.getlist(name)):
+            match = _SHA256.search(value)
+            try:
+                digests[name] = base64.b64decode(match[1], validate=True).hex() if match else ""
+            except binascii.Error:
+                digests[name] = ""
+            if not digests[name]:
+                raise Refusal(f"{name.title()} must have a SHA-256 digest: sha-256=:BASE64:.")
+    return digests
+
+
+def _number(request: Request, name: str) -> int:
+    value = request.headers.get(name, "")
+    if not _NUMBER.fullmatch(value):
+        raise Refusal(f"{name.title()} must be a number of bytes.")
+    return int(value)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise BodyTooLarge(f"The recording is larger than the limit of {limit} bytes.")
+
+
+async def _receive(request: Request, incoming: Incoming, options: FetchOptions, limit: int, offset: int = 0) -> None:
+    """Receive a body of at most `limit` bytes into a file, with the limits and checks of a fetched recording.
+
+    What has arrived is in the file even if the rest does not.
+    """
+    headers = request.headers
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise MediaTypeRefused("The body is compressed. Send the recording as it is, without Content-Encoding.")
+    media_type = headers.get("content-type", "")
+    if media_type.lower().startswith("multipart/"):
+        raise MediaTypeRefused("The body is a form. Send the file itself as the body.")
+    if _NUMBER.fullmatch(declared := headers.get("content-length", "")):
+        _check_size(int(declared), limit)
+    pending, is_checked = bytearray(), offset > 0
+    try:
+        async for data in _body(request, options):
+            pending += data
+            _check_size(incoming.size + len(pending), limit)
+            if not is_checked and len(pending) >= sniff.HEAD_BYTES:
+                is_checked = _is_audio(pending, media_type)
+            if len(pending) >= WRITE_BYTES:
+                piece = bytes(pending)
+                pending.clear()
+                await _write(incoming, piece)
+    except (ClientDisconnect, BodyTooSlow, asyncio.CancelledError):
+        if is_checked and pending:
+            incoming.write(bytes(pending))
+        raise
+    if not incoming.size and not pending:
+        raise Refusal("The body has no bytes. Send the recording as the body.")
+    if is_checked or _is_audio(pending, media_type):
+        await _write(incoming, bytes(pending))
+
+
+async def _write(incoming: Incoming, data: bytes) -> None:
+    """Write in a thread; if the request is canceled, after the write: what has arrived is kept."""
+    writing = asyncio.ensure_future(asyncio.to_thread(incoming.write, data))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await writing
+        raise
+
+
+def _is_audio(head: bytearray, media_type: str) -> bool:
+    """Return True. Raises `NotRecording` for what is certainly no audio."""
+    if kind := sniff.detect_type(bytes(head[: sniff.HEAD_BYTES]), media_type):
+        raise NotRecording(f"The body is {kind} instead of a recording.")
+    return True
+
+
+async def _body(request: Request, options: FetchOptions) -> AsyncIterator[bytes]:
+    """Yield the body. Raises `BodyTooSlow` by the deadlines and the minimum rate of fetched recordings."""
+    speed = SpeedCheck(options.MIN_BYTES_PER_SECOND, options.slow_seconds)
+    ends, stream = time.monotonic() + options.max_seconds, aiter(request.stream())
+    while True:
+        silence = min(options.READ_SECONDS, options.slow_seconds, max(0.0, ends - time.monotonic()))
+        try:
+            async with asyncio.timeout(silence):
+                data = await anext(stream, None)
+            if data is None:
+                return
+            speed.count(len(data))
+        except TimeoutError:
+            raise BodyTooSlow from None
+        except RecordingTooSlow as error:
+            raise BodyTooSlow from error
+        if data:
+            yield data
+
+
+def _route(path: str, handler: Handler, summary: str, method: str, answer: Any = None) -> Route:
+    work = Work.UPLOAD if method in ("POST", "PATCH") else Work.READ
+    return Route(path, handler, summary, answer, method=method, work=work, needs=SUBMIT)
+
+
+ROUTES = (
+    _route(
+        RECORDING, upload_recording, "Upload the recording of a call, or create an upload", "POST", UploadedRecording
+    ),
+    _route(UPLOAD, show_upload, "Show the progress of an upload", "GET", RecordingUpload),
+    _route(UPLOAD, continue_upload, "Send the next part of an upload", "PATCH", RecordingUpload),
+    _route(UPLOAD, cancel_upload, "Delete an upload", "DELETE"),
+)
