@@ -105,6 +105,7 @@ class Plan:
     cores: int
     engine_cores: int  # of these, one for each Transcriber and Diarizer
     gpus: int
+    gpu_hours: float  # a month, of GPUs that scale up and down with the load
     transcribers: int  # replicas
     diarizers: int
     databases: int  # for the busiest hour's submissions
@@ -133,10 +134,12 @@ def plan(load: Load, ratios: Ratios) -> Plan:
     engine_cores = transcribers + diarizers
     cores = math.ceil((other + submitting) / available) + engine_cores
     month = load.calls_per_day * DAYS_A_MONTH
+    gpu_hours = audio * DAYS_A_MONTH / load.gpu_rtfx / load.utilization if load.gpu_rtfx else 0.0
+    gpu_hours = min(gpu_hours, gpus * HOURS_A_MONTH)
     database = month * (ratios.database.bytes_per_call + load.minutes * ratios.database.bytes_per_minute) / GIGABYTE
     channels = _blend(load.mono_share, 2.0, 1.0)
     storage = month * load.minutes * channels * ratios.recordings.bytes_per_minute / GIGABYTE
-    cost = _cost(cores, gpus, database * load.months, storage * load.months, ratios.prices)
+    cost = _cost(cores, gpu_hours, database * load.months, storage * load.months, ratios.prices)
     return Plan(
         audio_hours_per_day=audio,
         busy_calls_per_second=busy_calls / 3600,
@@ -144,6 +147,7 @@ def plan(load: Load, ratios: Ratios) -> Plan:
         cores=cores,
         engine_cores=engine_cores,
         gpus=gpus,
+        gpu_hours=gpu_hours,
         transcribers=transcribers,
         diarizers=diarizers,
         databases=math.ceil(busy_calls * SUBMISSIONS_A_CALL / 3600 / ratios.submission.most_per_second),
@@ -159,12 +163,12 @@ def _blend(mono_share: float, separated: float, mixed: float) -> float:
 
 
 def _cost(
-    cores: int, gpus: int, database: float, storage: float, prices: Prices
+    cores: int, gpu_hours: float, database: float, storage: float, prices: Prices
 ) -> dict[Literal["cores", "gpus", "database", "storage", "all"], float]:
     """Return the monthly cost once everything within the retention is stored."""
     parts = {
         "cores": cores * HOURS_A_MONTH * prices.core_hour,
-        "gpus": gpus * HOURS_A_MONTH * prices.gpu_hour,
+        "gpus": gpu_hours * prices.gpu_hour,
         "database": database * prices.database_gb_month,
         "storage": storage * prices.storage_gb_month,
     }

@@ -56,7 +56,8 @@ def plan(
     """Estimate cores or GPUs, replicas, growth and cost for a number of calls, from measured ratios.
 
     The ratios are those of Whisper base on two CPU cores. For other models and GPUs, measure with bench/throughput.py
-    and bench/gpu.py. Needs no service.
+    and bench/gpu.py. GPUs are priced by the hours of their work: where they run all the time, multiply their number by
+    730 hours and your price. Needs no service.
 
     Examples:
 
@@ -102,7 +103,8 @@ def _print_plan(load: "Load", plan: "Plan", ratios: "Ratios") -> None:
         ("cores", f"{plan.cores:,}", f"{plan.engine_cores:,} of them for engines; busy {load.utilization:.0%}"),
     ]
     if load.gpu_rtfx is not None:
-        rows.append(("GPUs", f"{plan.gpus:,}", f"{load.gpu_rtfx:g} s of audio per second each"))
+        scaled = f"{plan.gpu_hours:,.0f} GPU hours a month, as they scale with the load"
+        rows.append(("GPUs", f"{plan.gpus:,}", f"{load.gpu_rtfx:g} s of audio per second each; {scaled}"))
     rows += [
         ("replicas", f"{plan.transcribers + plan.diarizers:,}", engines),
         ("PostgreSQL", f"{plan.databases:,}", f"takes {ratios.submission.most_per_second:,.0f} submissions per second"),

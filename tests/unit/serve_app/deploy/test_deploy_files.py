@@ -1,4 +1,6 @@
+import json
 import os
+import re
 import subprocess
 import typing
 from pathlib import Path
@@ -383,3 +385,31 @@ def test_the_cluster_runs_the_ray_version_of_the_lock() -> None:
     )
     for name in CLUSTERS[:2]:
         assert f"rayproject/ray:{version}-" in (ROOT / name).read_text()
+
+
+def test_the_policy_of_the_head_on_aws_allows_what_its_autoscaler_calls() -> None:
+    from ray.autoscaler import _private
+
+    provider = (Path(_private.__file__).parent / "aws/node_provider.py").read_text()
+    calls = set(re.findall(r"meta\.client\.(\w+)|ec2_fail_fast\.(\w+)\(|ec2\.(instances)\.filter", provider))
+    names = {"".join(call) for call in calls}
+    operations = {"instances": "DescribeInstances", "create_instances": "RunInstances"}
+    actions = {operations.get(name, name.title().replace("_", "")) for name in names}
+    unused = {"StartInstances", "StopInstances", "DescribeImages"}  # cache_stopped_nodes, CloudWatch's agent
+    policy = json.loads((DEPLOY / "clusters/aws-head.json").read_text())
+    allowed = [statement["Action"] for statement in policy["Statement"]]
+    listed = {action for each in allowed for action in ([each] if isinstance(each, str) else each)}
+    assert {action for action in listed if action.startswith("ec2:")} == {f"ec2:{name}" for name in actions - unused}
+    cluster = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    tagged = [statement.get("Condition", {}).get("StringEquals", {}) for statement in policy["Statement"]]
+    assert {"aws:ResourceTag/ray-cluster-name": cluster["cluster_name"]} in tagged
+    assert "iam:PassRole" in listed
+    worker = {kind["node_config"]["IamInstanceProfile"]["Name"] for kind in cluster["available_node_types"].values()}
+    assert worker == {"switchboard-head", "switchboard-worker"}
+
+
+def test_submissions_reach_a_cluster_on_aws_from_its_network_only() -> None:
+    (rule,) = yaml.safe_load((ROOT / "cluster.yaml").read_text())["provider"]["security_group"]["IpPermissions"]
+    http = yaml.safe_load(SERVE.read_text())["http_options"]
+    assert (rule["FromPort"], rule["ToPort"]) == (http["port"], http["port"])
+    assert [network["CidrIp"] for network in rule["IpRanges"]] == ["172.31.0.0/16"]

@@ -61,11 +61,12 @@ def test_a_mixed_load_on_gpus_by_hand() -> None:
     """Half the calls mixed: 6,000 minutes x 60 s / 50 = 7,200 GPU-seconds, of which a GPU gives 1,800: 4 of them.
 
     Other: 6,000 x 0.9 + 8 = 5,408 / 1,800 = 3.004, so 4 cores, and one for each engine. Channels: 1.5 on average.
+    A month has 1,000 h x 30.4375 of audio: / 50 / 0.5 = 1,217.5 GPU-hours, instead of 4 x 730.5.
     """
     result = plan(Load(20_000, 3, 0.5, busy_hour=0.1, utilization=0.5, gpu_rtfx=50), ROUND)
     assert (result.gpus, result.transcribers, result.diarizers, result.cores, result.engine_cores) == (4, 4, 4, 12, 8)
     assert result.storage_gb_per_month == pytest.approx(1753.2 * 0.75)
-    assert result.cost["gpus"] == pytest.approx(4 * 730.5)
+    assert result.cost["gpus"] == result.gpu_hours == pytest.approx(1217.5)
 
 
 def test_submissions_beyond_one_database_take_another() -> None:
@@ -85,6 +86,12 @@ def test_more_or_longer_calls_never_take_less(load: Load, more: int, longer: flo
     for what in GROWING:
         assert getattr(after, what) >= getattr(before, what), what
     assert after.cost["all"] >= before.cost["all"]
+
+
+@given(LOADS)
+def test_gpus_that_scale_work_no_longer_than_those_that_run_all_month(load: Load) -> None:
+    result = plan(load, ROUND)
+    assert 0 <= result.gpu_hours <= result.gpus * 730.5
 
 
 @given(LOADS, st.floats(0.05, 1))
