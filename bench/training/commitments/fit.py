@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ from pipeline.analysis.rules.commitments.tasks import TasksStep
 CALLS = Path(__file__).resolve().parents[3] / "bench" / "analysis_cases" / "dev"
 CORPUS = "of the corpus "  # before a feature of form: how far to believe the rules differs between corpus and calls
 STRENGTH = 0.05  # C of the regression: the inverse of how strongly weights are held near 0
-CALL_WEIGHT = 1.0  # of an example from a call, which counts twice (cased and uncased), relative to one of the corpus
+CALL_WEIGHT = 2.0  # of an example from a call, relative to one of the corpus
 WORDS = 0.7  # value of a word feature; form features have 1, since there are fewer of them and each is more frequent
-RARE = 2  # examples in which a feature must occur
+RARE = 2  # calls and excerpts in which a feature must occur
 OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
 MIN_PROBABILITY = 0.5  # the probability from which a commitment holds
 BINS = (0.0, 0.5, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
@@ -47,8 +47,11 @@ def fitted(clauses: list[LabeledClause], min_probability: float = MIN_PROBABILIT
     from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    counts = Counter(feature for clause in clauses for feature in clause.features)
-    frequent = {feature for feature, count in counts.items() if count >= RARE}
+    groups: defaultdict[str, set[str]] = defaultdict(set)
+    for clause in clauses:
+        for feature in clause.features:
+            groups[feature].add(clause.group)
+    frequent = {feature for feature, names_of in groups.items() if len(names_of) >= RARE}
     names = DictVectorizer()
     table = names.fit_transform([_row(clause, frequent) for clause in clauses])
     model = LogisticRegression(C=STRENGTH, max_iter=500, tol=1e-3)
@@ -159,9 +162,7 @@ def main() -> None:
     by_fold = {} if arguments.corpus_only else _crossed(cases, calls, corpus, count)
     of_corpus = fitted(corpus) if arguments.corpus_only else None
     tasks = {case["id"]: found(case, of_corpus or by_fold[case["id"]]) for case in cases}
-    uncased = {
-        case["id"]: found(case, of_corpus or by_fold[case["id"]]) for case in map(analysis.uncased, cases)
-    }
+    uncased = {case["id"]: found(case, of_corpus or by_fold[case["id"]]) for case in map(analysis.uncased, cases)}
     figures = judged(cases, tasks)
     print("\nOn calls not fitted on:")
     print(analysis.table(figures))
