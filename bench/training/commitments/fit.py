@@ -150,7 +150,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
     cases = [json.loads(path.read_text()) for path in sorted(CALLS.glob("*.json"))]
-    calls = [] if arguments.corpus_only else [clause for case in _as_written_by_engines(cases) for clause in examples.of_call(case)]
+    calls = (
+        []
+        if arguments.corpus_only
+        else [clause for case in _as_written_by_engines(cases) for clause in examples.of_call(case)]
+    )
     files = [] if arguments.calls_only else sorted(examples.CORPUS.glob("*.txt"))
     corpus = [clause for path in files for clause in examples.excerpts(path)]
     counted = Counter(
