@@ -1,7 +1,8 @@
 """How well and how fast does the analysis interpret calls with known answers?
 
     python -m bench.analysis CASES [CASES ...] [--language en] [--names "*_a?"] [--uncased] [--detail]
-                             [--predictions OUT] [--json FILE] [--base-url http://127.0.0.1:8000/v1 --model NAME --answers FILE]
+                             [--predictions OUT] [--json FILE]
+                             [--base-url http://127.0.0.1:8000/v1 --model NAME --answers FILE]
 
 CASES are folders of JSON files with `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
 analysis_cases/README.md describes them, lib/analysis_score.py defines the figures. Figures are by language and for all

@@ -4,7 +4,8 @@
     [--json F]
 
 Every fold is fitted on the corpus and on the calls of the other folds and scored on its own calls, by the scorer of
-`bench/analysis.py`. A call counts twice, as written and without capitals and punctuation. `--write` fits on everything and writes the weights that ship.
+`bench/analysis.py`. A call counts twice, as written and without capitals and punctuation.
+`--write` fits on everything and writes the weights that ship.
 """
 
 import argparse
