@@ -1,7 +1,8 @@
 """How well and how fast does the analysis interpret calls with known answers?
 
-    python -m bench.analysis CASES [CASES ...] [--language en] [--names "*_a?"] [--detail] [--predictions OUT]
-                             [--json FILE] [--base-url http://127.0.0.1:8000/v1 --model NAME --answers FILE]
+    python -m bench.analysis CASES [CASES ...] [--language en] [--names "*_a?"] [--uncased] [--detail]
+                             [--predictions OUT] [--json FILE]
+                             [--base-url http://127.0.0.1:8000/v1 --model NAME --answers FILE]
 
 CASES are folders of JSON files with `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
 analysis_cases/README.md describes them, lib/analysis_score.py defines the figures. Figures are by language and for all
@@ -14,6 +15,7 @@ the rules were scored instead.
 import argparse
 import json
 import random
+import re
 import statistics
 import time
 from collections import defaultdict
@@ -30,6 +32,7 @@ from pipeline.domain.insight import Contact, Finding, Material, Member, Roster
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
 
 RESAMPLES, SEED = 1000, 23
+_MARKS = re.compile(r"[.,!?;:¿¡…]+(?=\s|$)|(?<!\S)[¿¡]|[“”„«»\"]|(?<=\s)[-–—](?=\s)")
 
 
 def material(case: dict[str, Any]) -> Material:
@@ -57,6 +60,16 @@ def material(case: dict[str, Any]) -> Material:
         engine="given",
     )
     return Material(Call(UUID(int=1), "anonymous", "anonymous", start), transcript, roster)
+
+
+def uncased(case: dict[str, Any]) -> dict[str, Any]:
+    """Return the case as an engine without capitals and punctuation writes it."""
+    turns = [{**item, "text": _without_marks(item["text"])} for item in case["input"]["turns"]]
+    return {**case, "input": {**case["input"], "turns": turns}}
+
+
+def _without_marks(text: str) -> str:
+    return " ".join(_MARKS.sub(" ", text.lower()).split()) or "uh"
 
 
 def turn(item: dict[str, Any], language: str) -> Turn:
@@ -226,6 +239,7 @@ def main() -> None:
     parser.add_argument("cases", type=Path, nargs="+", help="folders of cases")
     parser.add_argument("--language", help="only cases in this language")
     parser.add_argument("--names", default="*", help="only cases whose names fit this pattern")
+    parser.add_argument("--uncased", action="store_true", help="without capitals and punctuation")
     parser.add_argument("--detail", action="store_true", help="print every mistake, and the notes of findings")
     parser.add_argument("--predictions", type=Path, help="write the predictions to this file")
     parser.add_argument("--json", type=Path, help="write the figures here")
@@ -236,6 +250,7 @@ def main() -> None:
     cases = [case for case in cases if arguments.language in (None, case["input"]["language"])]
     if not cases:
         parser.error("no cases match")
+    cases = [uncased(case) for case in cases] if arguments.uncased else cases
     options = model_answers.options_of(arguments)
     answers = model_answers.StoredAnswers(options, arguments.answers) if arguments.base_url else None
     if answers:

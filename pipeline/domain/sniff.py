@@ -37,6 +37,31 @@ TEXT_TYPES = re.compile(r"text/|application/(problem\+)?json|application/(xhtml\
 AUDIO_MAGIC = (*b"RIFF RF64 OggS fLaC ID3 #!AMR .snd FORM caff riff".split(), b"\x1aE\xdf\xa3")
 
 
+# Formats without a header, by the ending that telephone systems give their files.
+TYPES_BY_ENDING = {
+    b".ulaw": "audio/x-mulaw",
+    b".ul": "audio/x-mulaw",
+    b".mulaw": "audio/x-mulaw",
+    b".pcmu": "audio/x-mulaw",
+    b".alaw": "audio/x-alaw",
+    b".al": "audio/x-alaw",
+    b".pcma": "audio/x-alaw",
+    b".g722": "audio/g722",
+    b".g729": "audio/g729",
+    b".sln": "audio/x-sln",
+    b".sln16": "audio/x-sln16",
+}
+UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-binary"})
+
+
+def media_type(declared: str | None, path: bytes) -> str | None:
+    """Return the declared type; where it says nothing, that of the file's ending, if a file like it has no header."""
+    if (declared or "").partition(";")[0].strip().lower() not in UNSPECIFIC:
+        return declared
+    ending = path[path.rfind(b".") :].lower() if b"." in path else b""
+    return TYPES_BY_ENDING.get(ending, declared)
+
+
 def detect_type(head: bytes, media_type: str | None = None) -> str | None:
     """Name the type of a file that is certainly not audio; None otherwise. `head`: its first `HEAD_BYTES`.
 

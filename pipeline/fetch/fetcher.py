@@ -21,6 +21,7 @@ from pipeline.errors import (
 )
 from pipeline.fetch import body, outcomes, partial
 from pipeline.fetch.address import REFUSED_PORTS, AddressGuard, Resolver, Target, resolve
+from pipeline.fetch.cookies import Cookies
 from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.partial import RangeRefused
 from pipeline.fetch.storage import Incoming, Store
@@ -57,6 +58,7 @@ class _Source:
     target: Target
     credential: Credential | None = None
     known_as: str | None = None  # see `outcomes.check_status`
+    cookies: str = ""  # that this server set in redirects of this fetch
 
 
 class Fetcher:
@@ -122,16 +124,21 @@ class Fetcher:
 
     async def _get(self, source: _Source, incoming: Incoming) -> str | None:
         """Follow redirects to the content. Raises `RangeRefused` if the whole recording must be requested."""
-        first = source.target
+        first, jar = source.target, Cookies()
         for _ in range(self._options.MAX_REDIRECTS + 1):
             outcome = await self._request(source, incoming)
             if not isinstance(outcome, _Moved):
-                return outcome
+                return sniff.media_type(outcome, source.target.path.partition(b"?")[0])
+            jar.store(source.target.origin, outcome.set_cookies)
             url = outcomes.follow(source.url, source.target, outcome.location)
             target = self._guard.check(url)
             # Credentials are for the server that the sender named; once dropped, they are not sent again.
             stays = target.origin == source.target.origin
-            source = _Source(url, target, source.credential, source.known_as) if stays else _Source(url, target)
+            cookies = jar.of(target.origin)
+            if stays:
+                source = _Source(url, target, source.credential, source.known_as, cookies)
+            else:
+                source = _Source(url, target, cookies=cookies)
         raise TooManyRedirects(
             f"The recording's address redirects more than {self._options.MAX_REDIRECTS} times."
         ).with_facts(host=first.host)
@@ -173,7 +180,7 @@ class Fetcher:
     async def _take(self, response: httpcore.Response, source: _Source, incoming: Incoming) -> "_Moved | str | None":
         headers = httpx.Headers(response.headers)
         if response.status in outcomes.REDIRECTS and "location" in headers:
-            return _Moved(str(headers["location"]))
+            return _Moved(str(headers["location"]), tuple(headers.get_list("set-cookie")))
         if incoming.can_resume and response.status == 416:
             raise RangeRefused
         if incoming.can_resume and response.status == 206:
@@ -240,6 +247,7 @@ class Fetcher:
 @dataclass(frozen=True, slots=True)
 class _Moved:
     location: str
+    set_cookies: tuple[str, ...] = ()
 
 
 def _past(expected: bytes, data: bytes) -> tuple[bytes, bytes]:
@@ -258,6 +266,8 @@ def _headers(source: _Source, incoming: Incoming) -> list[tuple[bytes, bytes]]:
         (b"User-Agent", b"Switchboard"),
         (b"Connection", b"close"),
     ]
+    if source.cookies:
+        headers.append((b"Cookie", source.cookies.encode()))
     if source.credential is not None:
         headers.append((source.credential.header.encode(), source.credential.value.encode()))
     if incoming.can_resume and incoming.version is not None:

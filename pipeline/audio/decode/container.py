@@ -31,6 +31,8 @@ HEADERLESS: dict[str, tuple[str, dict[str, str]]] = {
     "audio/g722": ("g722", {}),
     "audio/g729": ("g729", {}),
     "audio/gsm": ("gsm", {}),
+    "audio/x-sln": ("s16le", {"sample_rate": "8000"}),
+    "audio/x-sln16": ("s16le", {"sample_rate": "16000"}),
 }
 
 BLOCK_BYTES = {"gsm_ms": 65}  # of codecs in WAV with blocks of a fixed size

@@ -157,6 +157,7 @@ def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed
         ordinal = int(re.sub(r"\D", "", groups["ordinal_digits"]))
     count = amount(groups["number"], words) if "number" in groups else None
     month = words.months.get(groups.get("month", "")) or (int(groups["m"]) if "m" in groups else None)
+    month = month or words.ordinals.get(groups.get("month_ordinal", ""))  # "am dritten Sechsten"
     day = int(groups["d"]) if "d" in groups else ordinal if ordinal is not None else count
     if {"d", "m"} <= groups.keys():
         first, second = sorted(("d", "m"), key=match.start)

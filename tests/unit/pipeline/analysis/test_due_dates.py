@@ -55,6 +55,20 @@ en wed 2025-04-18 this week
 en wed 2025-04-18 by the end of the week
 en wed 2025-04-18 by the weekend
 en wed 2025-04-19 over the weekend
+en wed 2025-04-18 before the weekend
+en wed 2025-04-30 by end of month
+en wed 2025-04-30 on the last day of the month
+en wed 2025-04-21 three business days from now
+de wed 2025-06-03 am dritten Sechsten
+de wed 2025-05-02 bis zum zweiten Fünften
+de wed 2025-04-30 am letzten Tag des Monats
+es wed 2025-05-05 el primer lunes de mayo
+es wed 2025-05-20 el tercer martes de mayo
+es wed 2025-04-30 el último día del mes
+fr wed 2025-04-30 le dernier jour du mois
+pt wed 2025-04-21 segunda logo cedo
+pt wed 2025-04-18 sexta às dez
+pt wed 2025-04-30 no último dia do mês
 en wed 2025-04-21 after the weekend
 en wed 2025-04-21 at the beginning of next week
 en wed 2025-04-23 by the middle of next week

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.audio.decode.decoder import Decoded, decode, decode_file
 from pipeline.audio.decode.options import DecodeOptions
+from pipeline.domain import sniff
 from pipeline.domain.speech import Recording
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong, StorageError
 
@@ -143,6 +144,23 @@ def test_a_headerless_file_is_read_as_its_declared_type(media_type: str, codec: 
     assert (result.codec, result.duration) == (codec, pytest.approx(SECONDS))
     with pytest.raises(NotAudio):
         decoded(data, media_type="audio/wav")
+
+
+def test_a_headerless_file_of_unspecific_type_is_read_by_the_ending_of_its_name() -> None:
+    for path, rate, container, codec in (
+        (b"/spool/a.ulaw", 8000, "mulaw", "pcm_mulaw"),
+        (b"/a.b/c.PCMA", 8000, "alaw", "pcm_alaw"),
+        (b"/a.sln", 8000, "s16le", "pcm_s16le"),
+        (b"/a.sln16", 16000, "s16le", "pcm_s16le"),
+    ):
+        media_type = sniff.media_type("application/octet-stream", path)
+        result = decoded(encode(tones(rate), rate, container, codec), media_type=media_type)
+        assert (result.codec, result.duration) == (codec, pytest.approx(SECONDS)), path
+        assert loudest(result.samples[0][8000:40000].astype(float)) == pytest.approx(440, abs=3), path
+    assert sniff.media_type(None, b"/a.ulaw") == "audio/x-mulaw"
+    assert sniff.media_type("audio/mpeg", b"/a.ulaw") == "audio/mpeg"  # a declared type stays
+    assert sniff.media_type("application/octet-stream", b"/ulaw/a.bin") == "application/octet-stream"
+    assert sniff.media_type(None, b"/ulaw") is None
 
 
 def test_sixteen_kilohertz_samples_come_through_unchanged() -> None:

@@ -44,6 +44,29 @@ async def test_a_relative_redirect_is_resolved(tmp_path: Path) -> None:
     assert server.requests[1].startswith(b"GET /other.wav?b=1 HTTP/1.1\r\n")
 
 
+async def test_a_server_gets_back_the_cookie_of_its_redirect_and_no_other_server_does(tmp_path: Path) -> None:
+    async def gate(writer: asyncio.StreamWriter) -> None:
+        if b"Cookie: session=a1; seen=yes\r\n" in server.requests[-1]:
+            writer.write(reply(b"", "302 Found", Location=elsewhere.url()))
+        else:
+            first = b"HTTP/1.1 302 Found\r\nLocation: /call.wav\r\nContent-Length: 0\r\nConnection: close\r\n"
+            cookies = b"Set-Cookie: session=a1; HttpOnly; Domain=example.com\r\nSet-Cookie: seen=yes\r\n"
+            writer.write(first + cookies + b"Set-Cookie: broken\r\nSet-Cookie: gone=1; Max-Age=0\r\n\r\n")
+
+    async with serving(reply()) as elsewhere, serving(gate) as server:
+        await fetch(server.url(), 0, tmp_path.as_uri(), options())
+    assert (len(server.requests), len(elsewhere.requests)) == (2, 1)
+    assert b"cookie" not in server.requests[0].lower() + elsewhere.requests[0].lower()
+
+
+async def test_a_server_that_redirects_to_itself_with_new_cookies_forever_ends_at_the_limit(tmp_path: Path) -> None:
+    large = {"Set-Cookie": f"a={'x' * 5000}", "Location": "/call.wav"}
+    async with serving(reply(b"", "302 Found", **large)) as server:
+        with pytest.raises(TooManyRedirects):
+            await fetch(server.url(), 0, tmp_path.as_uri(), options())
+    assert not any(b"Cookie" in request for request in server.requests)
+
+
 @pytest.mark.parametrize(
     "location", ["http://127.0.0.2:{port}/", "http://[::ffff:127.0.0.1]:{port}/", "http://a:b@localhost:{port}/"]
 )
