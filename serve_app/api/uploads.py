@@ -268,10 +268,10 @@ def _progress(upload: Upload, offset: int, status: int = 200) -> Response:
     return answer
 
 
-async def _stored(request: ApiRequest[NoQuery], work: Callable[P, T], *values: P.args, **named: P.kwargs) -> T:
+async def _stored(request: ApiRequest[NoQuery], work: Callable[P, T], *values: P.args, **options: P.kwargs) -> T:
     """Return the result of blocking work with the storage. Raises `Busy` if the storage fails."""
     try:
-        return await asyncio.to_thread(work, *values, **named)
+        return await asyncio.to_thread(work, *values, **options)
     except StorageError as error:
         raise _not_stored(request) from error
 
