@@ -3,6 +3,7 @@
 Real calls go through a real Conductor; only the words are given, so that they contain planted values.
 """
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,10 +12,16 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from typer.testing import CliRunner
 
+from db.core.database import Reader
 from db.events import endpoints
-from db.records import late_redaction, retention
+from db.records import correct, late_redaction, retention
+from db.records.corrections import Editor
+from db.records.views import CallRecord
+from db.search import saved_views
 from db.workspace import access_log, keys, redaction_policies
+from pipeline.domain.edits import EditKind
 from pipeline.domain.redaction import RedactionMode, RedactionPreset, RedactionState
 from pipeline.domain.retention import RetentionKind
 from pipeline.domain.speech import PENDING
@@ -22,6 +29,7 @@ from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.speakers.profile import Voices
 from pipeline.steps import redact
+from serve_app.cli import app
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.options import ProcessingOptions
 from tests.file_server import FileServer
@@ -85,7 +93,7 @@ class Installation:
 
     def shown(self, call_id: UUID) -> str:
         """Return everything that the API returns about a call."""
-        paths = ["", "/transcript.json", "/transcript.txt", "/transcript.srt", "/events", "/edits"]
+        paths = ["", "/transcript.json", "/transcript.txt", "/transcript.srt", "/transcript.vtt", "/events", "/edits"]
         answers = [self.api.get(f"/calls/{call_id}{path}").text for path in paths]
         answers += [self.api.get("/export", include="transcript").text, self.api.get("/tasks").text]
         answers += [self.api.get("/calls").text, self.api.get("/contacts").text]
@@ -108,7 +116,11 @@ def installation(api: Api, tmp_path: Path, transcriber: Any, diarizer: Any) -> A
     ],
 )
 async def test_planted_values_are_nowhere(
-    mode: RedactionMode, count: int, installation: Installation, caplog: pytest.LogCaptureFixture
+    mode: RedactionMode,
+    count: int,
+    installation: Installation,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level("DEBUG")
     world = installation.world
@@ -118,6 +130,7 @@ async def test_planted_values_are_nowhere(
     async with installation.conducting():
         calls = await installation.submit(count)
         records = [await completed(world, call_id) for call_id in calls]
+    await _work_with(installation, records[0], monkeypatch)
     original = (FOLDER / STEREO / "call.flac").read_bytes()
     for record in records:
         redaction = record.transcript.redaction
@@ -140,6 +153,22 @@ async def test_planted_values_are_nowhere(
     kept = mode is RedactionMode.MASK
     assert (len(words), len(sealed)) == ((count, count) if kept else (0, 0))
     await _only_with_the_scope(installation, calls[0], original if kept else None)
+
+
+async def _work_with(installation: Installation, record: CallRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Correct a word of the call, save a view and a gold set: each stores words again."""
+    world, reader = installation.world, Reader(installation.world.workspace_id)
+    index, word = next(
+        (turn.index, word) for turn in record.transcript.turns for word in turn.words if HARMLESS in word.text
+    )
+    edit = correct.WantedEdit(EditKind.TEXT, word.text, "invoices", index, word.start, word.end)
+    await correct.make(world.database, reader, Editor(None, None, "Ana"), record.call.call_id, edit)
+    await saved_views.save(world.database, reader, "Invoices", f"text={HARMLESS}")
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", world.database.url)
+    command = ["gold", "create", "desk", "--workspace", str(world.workspace_id)]
+    done = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert done.exit_code == 0, done.output
+    assert await world.rows("SELECT FROM gold_calls")
 
 
 async def _only_with_the_scope(installation: Installation, call_id: UUID, original: bytes | None) -> None:

@@ -28,9 +28,7 @@ class SpokenWorkers(LocalWorkers):
             self.stalled = True
             await asyncio.sleep(600)
         first, self.transcribed = self.transcribed, self.transcribed + len(chunks)
-        return [
-            self._text(chunk, *self.sentences[at % len(self.sentences)]) for at, chunk in enumerate(chunks, first)
-        ]
+        return [self._text(chunk, *self.sentences[at % len(self.sentences)]) for at, chunk in enumerate(chunks, first)]
 
     def _text(self, chunk: Chunk, language: str, sentence: str) -> ChunkText:
         spoken = sentence.split()
