@@ -2,10 +2,11 @@
 
 from pipeline.domain.redaction import EntityKind
 
-CODE = "7391"
+CODE, DOUBTFUL_CODE = "7391", "8264"  # the second is taken for a card
 SAID: tuple[tuple[EntityKind, str, str, str], ...] = (
     (EntityKind.CARD, "en", "My card number is {}", "4111111111111111"),
     (EntityKind.CARD_CODE, "en", "My security code is {}", CODE),
+    (EntityKind.CARD, "en", "The security code on the card is {}", DOUBTFUL_CODE),
     (EntityKind.CARD_EXPIRY, "en", "The card expires {}", "05/27"),
     (EntityKind.IBAN, "en", "My IBAN is {}", "GB29NWBK60161331926819"),
     (EntityKind.NATIONAL_ID, "en", "My social security number is {}", "219-09-9999"),
@@ -27,6 +28,8 @@ SENTENCES = (
     *((language, f"{sentence.format(value)}.") for _, language, sentence, value in SAID if language != "en"),
 )
 KINDS = frozenset(kind for kind, *_ in SAID)
-CODES = (f'"{CODE}', f" {CODE}")  # as a word of a transcript, and in a text: its digits alone are also in ids
-VALUES = [value.lower() for _, _, _, value in SAID if value != CODE and len(value) > 5] + ["zqbert", "zqmaple"]
+CODES = tuple(
+    f"{sign}{code}" for code in (CODE, DOUBTFUL_CODE) for sign in ('"', " ")
+)  # as a word of a transcript, and in a text: its digits alone are also in ids
+VALUES = [value.lower() for _, _, _, value in SAID if len(value) > 5] + ["zqbert", "zqmaple"]
 PLANTED = [*VALUES, *CODES, '"05/27', " 05/27"]
