@@ -22,11 +22,7 @@ SAID: tuple[tuple[EntityKind, str, str, str], ...] = (
     (EntityKind.NATIONAL_ID, "pt", "Meu CPF é {}", "529.982.247-25"),
 )  # fmt: skip
 
-_ENGLISH = [f"{sentence.format(value)}." for _, language, sentence, value in SAID if language == "en"]
-SENTENCES = (
-    ("en", f"Good morning, I need an invoice. {' '.join(_ENGLISH)}"),
-    *((language, f"{sentence.format(value)}.") for _, language, sentence, value in SAID if language != "en"),
-)
+SENTENCES = tuple((language, f"The invoice. {sentence.format(value)}.") for _, language, sentence, value in SAID)
 KINDS = frozenset(kind for kind, *_ in SAID)
 CODES = tuple(
     f"{sign}{code}" for code in (CODE, DOUBTFUL_CODE) for sign in ('"', " ")

@@ -109,8 +109,8 @@ def installation(api: Api, tmp_path: Path, transcriber: Any, diarizer: Any) -> A
 @pytest.mark.parametrize(
     ("mode", "count"),
     [
-        (RedactionMode.MASK, 1),
-        (RedactionMode.REDACTED_ONLY, 1),
+        (RedactionMode.MASK, 2),
+        (RedactionMode.REDACTED_ONLY, 2),
         pytest.param(RedactionMode.MASK, 12, marks=[pytest.mark.slow_attack, pytest.mark.timeout(900)]),
         pytest.param(RedactionMode.REDACTED_ONLY, 12, marks=[pytest.mark.slow_attack, pytest.mark.timeout(900)]),
     ],
