@@ -35,6 +35,7 @@ _ADAPTERS = {
     stage: TypeAdapter[Any](stage.result) for stage in Stage if stage.result is not None and stage not in _ELSEWHERE
 }
 
+_DELETED = "memory://deleted-recordings/"  # of files in no store
 _VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING)
 _RESULT = call_keys.readable(stage_results.c.result, stage_results.c.call_pk).label("result")
 
@@ -282,7 +283,23 @@ async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Record
         sa.select(recordings).where(recordings.c.job_id == job).order_by(recordings.c.channel)
     )
     rows = result.all()
+    if not rows and lease.job.kind == "analyze":
+        return await _expired(connection, lease), True
     return tuple(read(Recording, row) for row in rows), all(row.settled for row in rows)
+
+
+async def _expired(connection: AsyncConnection, lease: Lease) -> tuple[Recording, ...]:
+    """Return the recordings that retention has deleted, as the latest results are of: their words are still analyzed.
+
+    They are in no store. Empty unless retention has deleted the recordings.
+    """
+    is_expired = sa.exists(
+        sa.select(1).where(calls.c.id == lease.call_pk, calls.c.recordings_expired == calls.c.job_id)
+    )
+    query = sa.select(stage_results.c.content_key).where(stage_results.c.call_pk == lease.call_pk, is_expired)
+    latest = await connection.scalar(query.order_by(stage_results.c.recorded_at.desc()).limit(1))
+    files = (part.partition(":") for part in (latest or "").partition(" by ")[0].split() if ":" in part)
+    return tuple(Recording(int(channel), f"{_DELETED}{sha256}", sha256, 0) for channel, _, sha256 in files)
 
 
 async def _record_leg(connection: AsyncConnection, lease: Lease, leg: Recording) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from db.core.database import Database
-from db.core.tables import PRESENT, calls, jobs, recordings, teams, transcripts
+from db.core.tables import PRESENT, calls, jobs, teams, transcripts
 from db.records.redactions import digest
 from db.workspace import redaction_policies
 from pipeline.domain.redaction import NamedPolicy
@@ -112,7 +112,7 @@ _QUEUE = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class LateProgress:
-    """Calls of a pass: still waiting, failed, and those whose recording retention has deleted, which are left."""
+    """Calls of a pass: still waiting, and failed."""
 
     waiting: int
     failed: int
@@ -129,11 +129,3 @@ async def progress(database: Database, workspace_id: UUID, call_pks: Sequence[in
     )
     states: list[Any] = await database.column(workspace_id, sa.select(latest).where(calls.c.id.in_(call_pks)))
     return LateProgress(sum(state in ("queued", "running") for state in states), states.count("failed"))
-
-
-async def without_recording(database: Database, workspace_id: UUID, filter_: LateFilter) -> int:
-    """Return how many due calls have no recording any more: they cannot be analyzed again."""
-    condition = _due(filter_, await policies(database, workspace_id))
-    stored = sa.exists(sa.select(1).where(recordings.c.call_pk == calls.c.id, recordings.c.job_id == calls.c.job_id))
-    query = sa.select(sa.func.count()).select_from(_STORED).where(condition, ~stored)
-    return int((await database.first(workspace_id, query))[0])

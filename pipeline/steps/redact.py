@@ -40,6 +40,8 @@ NAMES_GROUP = "switchboard.redaction"
 """Entry points of functions that find names of persons, organizations and places (`detect.Names`)."""
 log = logging.getLogger(__name__)
 
+MIN_CARD_SYMBOLS = 7  # digits, and words that say some: a card number has 7 pairs or more
+
 
 async def without_keys(run: CallRun, audio: AudioAnalysis) -> AudioAnalysis:
     """Return `audio` without the digits of pressed keys where the policy hides them; record it if that changes it."""
@@ -96,9 +98,9 @@ async def _redact(
             detected = _without_agents(run, recognized, detected)
         masked = await run.workers.compute(mask_words, recognized, detected, policy.policy)
     result = _result(recognized, detected, policy)
-    pieces = tuple(_original(recognized, entity, piece) for entity, piece in _pieces(detected.entities))
-    sealed = tuple(piece for piece in pieces if piece.kind not in NEVER_SEALED)
-    return replace(masked, redaction=result), Originals(sealed, adds=recognized.redaction is not None)
+    sealed = [entity for entity in detected.entities if not _may_be_code(recognized, entity)]
+    pieces = tuple(_original(recognized, entity, piece) for entity, piece in _pieces(sealed))
+    return replace(masked, redaction=result), Originals(pieces, adds=recognized.redaction is not None)
 
 
 async def _find(run: CallRun, recognized: Recognized, policy: NamedPolicy) -> Redaction:
@@ -155,6 +157,14 @@ def _pieces(entities: Sequence[Entity]) -> list[tuple[Entity, EntityWords]]:
 def _original(recognized: Recognized, entity: Entity, piece: EntityWords) -> OriginalPiece:
     words = recognized.texts[piece.text].words[piece.first : piece.last + 1]
     return OriginalPiece(entity.kind, piece.channel, tuple((word.start, word.end, word.text) for word in words))
+
+
+def _may_be_code(recognized: Recognized, entity: Entity) -> bool:
+    """Return whether an entity may be a card code: also what was taken for a card, and is too short for one."""
+    words = [text for piece in entity.pieces for _, _, text in _original(recognized, entity, piece).words]
+    symbols = sum(max(1, sum(sign.isdigit() for sign in word)) for word in words)
+    is_short_card = entity.kind is EntityKind.CARD and symbols < MIN_CARD_SYMBOLS
+    return entity.kind in NEVER_SEALED or is_short_card
 
 
 def _result(recognized: Recognized, detected: Redaction, policy: NamedPolicy) -> CallRedaction:

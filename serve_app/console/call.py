@@ -34,7 +34,7 @@ UNSURE_ONLY = ("unsure",)  # doubts about single words, marked in the text only
 
 async def call(visit: Visit) -> Response:
     """Render the page. It polls while the call is being processed."""
-    what = _what(visit, "record")
+    what = what_is_read(visit, "record")
     record = await read(visit, what)
     done = await stages_done(visit.database, visit.reader, record.call.call_id)
     team = next(
@@ -112,10 +112,10 @@ async def to_edit(visit: Visit, record: CallRecord) -> dict[str, Any]:
 
 async def turns(visit: Visit) -> Response:
     """Render a part of the conversation, loaded when the page scrolls to it."""
-    return await asyncio.to_thread(_turns_page, visit, await read(visit, _what(visit, "transcript")))
+    return await asyncio.to_thread(_turns_page, visit, await read(visit, what_is_read(visit, "transcript")))
 
 
-def _what(visit: Visit, part: str) -> str:
+def what_is_read(visit: Visit, part: str) -> str:
     """Return what is read, for the log: what is sealed, if the viewer asks for it and may see it; else the part."""
     return UNREDACTED if "unredacted" in visit.request.query_params and visit.viewer.may_unredact else part
 

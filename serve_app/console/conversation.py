@@ -9,6 +9,7 @@ from db.records.views import CallRecord
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.insight import Finding
+from pipeline.domain.redaction import EntityKind
 from pipeline.domain.speech import CUSTOMER, REP, Doubt, LabelKind, Role, Speaker, Transcript, Turn, Word
 from serve_app.console.labels import SIDES
 from serve_app.records.transcripts import UNSURE, non_speech_stretches
@@ -16,6 +17,7 @@ from serve_app.records.transcripts import UNSURE, non_speech_stretches
 WORDS_OF_FIRST_PART = 250  # enough to fill a screen
 WORDS_OF_PART = 1500
 SHADED = (LabelKind.ANNOUNCEMENT, LabelKind.VOICEMAIL, LabelKind.GAP)  # in addition to the sounds
+MARKS = tuple(kind.mark.removesuffix("]") for kind in EntityKind)
 MIN_OVERLAP_SECONDS = 0.3  # shorter overlaps of turns are not shown
 
 
@@ -30,6 +32,11 @@ class ShownWord:
     unsure: bool  # low confidence of the recognizer
     why: tuple[str, ...] = ()
     was: str | None = None  # the text before a manual correction
+
+    @property
+    def hides(self) -> bool:
+        """Whether it is the mark of something that redaction has hidden."""
+        return self.text.startswith(MARKS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from starlette.responses import Response
 
 from db.records.views import CallRecord
 from db.voices import voiceprints
+from db.workspace.keys import UNREDACTED
 from pipeline.domain.speech import Recording
 from pipeline.errors import RecordingError, StorageError
 from pipeline.sealed_files import open_stored
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange
 from serve_app.api.sound import CHANNELS, SoundRequest
-from serve_app.console.call import note, read
+from serve_app.console.call import note, read, what_is_read
 from serve_app.console.conversation import Conversation
 from serve_app.console.site import NotFound, NotUnderstood, Visit
 
@@ -23,16 +24,21 @@ MAX_VOICE_SECONDS = 60.0
 
 
 async def audio(visit: Visit) -> Response:
-    """Return the recording or a range of it; `channel`: only rep or customer, if channels are separated."""
+    """Return the recording or a range of it; `channel`: only rep or customer, if channels are separated.
+
+    `unredacted`: the sealed original, for viewers who may see it.
+    """
     channel = visit.request.query_params.get("channel", MIXED)
     if channel not in (MIXED, *CHANNELS):
         raise NotUnderstood
-    record = await read(visit, None)
+    what = what_is_read(visit, "audio")
+    record = await read(visit, what if what == UNREDACTED else None)
     if not record.recordings or record.layout is None:
         raise NotFound
     if channel != MIXED and not record.layout.kind.separated:
         raise NotFound
-    await note(visit, record.call.call_id, "audio", channel)
+    if what != UNREDACTED:  # `read` has logged it
+        await note(visit, record.call.call_id, what, channel)
     return await _sound(visit, _stored(visit, record, channel))
 
 

@@ -59,30 +59,13 @@ async def _redact(database: "Database", home: UUID, filter_: "LateFilter", dry_r
         advice = "`switchboard redaction set mask --preset pci` sets one."
         raise CommandError("No policy of redaction applies to the workspace.", advice, USAGE)
     due = await late_redaction.count_due(database, home, filter_)
-    unreachable = await late_redaction.without_recording(database, home, filter_)
     if dry_run:
-        shown = f"{counted(due, 'call')} would be redacted. Nothing was changed."
-        return Result({"due": due, "withoutRecording": unreachable}, shown, _notes(unreachable))
+        return Result({"due": due}, f"{counted(due, 'call')} would be redacted. Nothing was changed.")
     failed = await _wait(database, home, await _queue(database, home, filter_), due)
     remaining = await late_redaction.count_due(database, home, filter_)
-    data = {
-        "due": due,
-        "redacted": due - remaining,
-        "remaining": remaining,
-        "failed": failed,
-        "withoutRecording": unreachable,
-    }
+    data = {"due": due, "redacted": due - remaining, "remaining": remaining, "failed": failed}
     lines = f"Redacted {counted(due - remaining, 'call')}; {remaining} remain."
-    return Result(data, lines, _notes(unreachable), failed=bool(remaining))
-
-
-def _notes(unreachable: int) -> tuple[str, ...]:
-    if not unreachable:
-        return ()
-    has = "has" if unreachable == 1 else "have"
-    return (
-        f"{counted(unreachable, 'call')} {has} no recording any more and cannot be redacted: `switchboard erase` them.",
-    )
+    return Result(data, lines, failed=bool(remaining))
 
 
 async def _queue(database: "Database", home: UUID, filter_: "LateFilter") -> list[int]:

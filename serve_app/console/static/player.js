@@ -71,7 +71,7 @@
   });
   document.getElementById("channel")?.addEventListener("change", (event) => {
     const at = audio.currentTime, playing = !audio.paused;
-    audio.src = event.target.value ? `${source}?channel=${event.target.value}` : source;
+    audio.src = event.target.value ? `${source}${source.includes("?") ? "&" : "?"}channel=${event.target.value}` : source;
     pending = at;
     if (playing) audio.play().catch(() => {});
   });

@@ -118,3 +118,31 @@ async def test_voice_samples_need_a_workspace_session(site: httpx.AsyncClient, w
     await signed_in(site, world)
     assert (await site.get(f"/workspace/voices/{without}/sound")).status_code == 404
     assert await access_log.list_reads(world.database, EVERY_WORKSPACE, call_id) == []
+
+
+async def test_the_sealed_original_is_played_only_with_the_scope_and_logged(
+    site: httpx.AsyncClient, world: World, tmp_path: Path
+) -> None:
+    call_id = await finished(world, ("customer", "My card is [CARD 1111], thanks."))
+    redacted = await recorded(world, call_id, tmp_path)
+    original = tmp_path / "original.wav"
+    original.write_bytes(redacted[:44] + bytes(len(redacted) - 44))
+    await world.execute(
+        "INSERT INTO unredacted_recordings SELECT job_id, channel, call_pk, :uri, repeat('a', 64), size_bytes,"
+        " media_type, fetched_at FROM recordings",
+        uri=original.as_uri(),
+    )
+    url = f"/calls/{call_id}/audio"
+    await signed_in(site, world)
+    page = (await site.get(f"/calls/{call_id}", params={"unredacted": ""})).text
+    assert 'class="w hides"' in page and page.count('title="Hidden by redaction"') == 1
+    assert f'data-audio="{url}"' in page
+    assert (await site.get(url, params={"unredacted": ""})).content == redacted
+    await signed_in(site, world, scopes=("read", "unredacted"))
+    assert f'data-audio="{url}?unredacted"' in (await site.get(f"/calls/{call_id}", params={"unredacted": ""})).text
+    before = await access_log.list_reads(world.database, world.workspace_id, call_id)
+    assert (await site.get(url, params={"unredacted": ""})).content == original.read_bytes()
+    assert (await site.get(url)).content == redacted
+    reads = await access_log.list_reads(world.database, world.workspace_id, call_id)
+    counts = [sum(read.count for read in log if read.what == "unredacted") for log in (before, reads)]
+    assert counts[1] == counts[0] + 1
