@@ -25,7 +25,7 @@ Restored = tuple[str, tuple[int, ...]]
 def is_uncased(transcript: Transcript) -> bool:
     """Return whether the engine writes all words in lower case, or all in upper case."""
     spoken = (word.text for turn in transcript.turns for word in turn.words)
-    words = [word for word in spoken if word[0].isalpha() and not re.match(r"I\b", word)]
+    words = [word for word in spoken if word[:1].isalpha() and not re.match(r"I\b", word)]  # hidden words are empty
     capitals = sum(word[0].isupper() for word in words)
     shouts = all(word.isupper() for word in words)
     return len(words) >= MIN_WORDS and (capitals <= MAX_CAPITALS * len(words) or shouts)
