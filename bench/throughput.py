@@ -365,11 +365,18 @@ def main() -> None:
         flush=True,
     )
     with tempfile.TemporaryDirectory(prefix="switchboard-throughput-") as folder:
-        rows = measure(options, Path(folder))
-    report(rows)
+        rows = (compare_sealing if options.seal else measure)(options, Path(folder))
+    (report_sealing if options.seal else report)(rows)
     if options.json:
         figures = {"machine": machine, "layout": options.layout, "size": options.size, "rows": rows}
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+def report_sealing(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the throughput with sealed calls over that without, of all repetitions."""
+    for name in ("unsealed_ratio", "unsealed_processor_ratio"):
+        ratios = [row[name] for row in rows]
+        print(f"{name}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), {len(ratios)} pairs")
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:

@@ -118,8 +118,7 @@ class Plan:
 def plan(load: Load, ratios: Ratios) -> Plan:
     """Return the capacity that a load requires."""
     audio = load.calls_per_day * load.minutes / 60  # hours a day
-    busy_calls = load.calls_per_day * load.busy_hour  # in that hour
-    busy_minutes = busy_calls * load.minutes
+    busy_calls, busy_minutes = (load.calls_per_day * load.busy_hour * part for part in (1, load.minutes))
     recognition, diarization, other = (
         _blend(load.mono_share, getattr(ratios.separated, part), getattr(ratios.mixed, part)) * busy_minutes
         for part in ("recognition", "diarization", "other")
@@ -134,8 +133,8 @@ def plan(load: Load, ratios: Ratios) -> Plan:
     engine_cores = transcribers + diarizers
     cores = math.ceil((other + submitting) / available) + engine_cores
     month = load.calls_per_day * DAYS_A_MONTH
-    gpu_hours = audio * DAYS_A_MONTH / load.gpu_rtfx / load.utilization if load.gpu_rtfx else 0.0
-    gpu_hours = min(gpu_hours, gpus * HOURS_A_MONTH)
+    work = audio * DAYS_A_MONTH / load.gpu_rtfx / load.utilization if load.gpu_rtfx else 0.0
+    gpu_hours = min(work, gpus * HOURS_A_MONTH)
     database = month * (ratios.database.bytes_per_call + load.minutes * ratios.database.bytes_per_minute) / GIGABYTE
     channels = _blend(load.mono_share, 2.0, 1.0)
     storage = month * load.minutes * channels * ratios.recordings.bytes_per_minute / GIGABYTE
