@@ -55,9 +55,9 @@ async def test_every_sample_call_becomes_a_completed_record(sample_calls: Sample
         }
         reader = Reader(record.call.workspace_id, None)
         work = engine_work(await stages_done(client.database, reader, record.call.call_id), ScalingOptions())
-        # A new workspace stores no voiceprints: the rep's is not computed where channels separate the parties.
-        engines = {"Transcriber"} if layout.separated else {"Transcriber", "Diarizer"}
-        assert {entry.engine for entry in work if 0 < entry.seconds < 450} == engines, name
+        engines = {entry.engine for entry in work if 0 < entry.seconds < 450}
+        # A new workspace stores no voiceprints: where channels separate the parties, only some words need a voice.
+        assert {"Transcriber"} <= engines <= {"Transcriber", "Diarizer"} and ("Diarizer" in engines or layout.separated)
 
 
 async def test_a_signed_url_is_fetched_as_it_was_sent_and_stored_sealed(client: Client) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,6 +16,8 @@ import pytest_asyncio
 
 import switchboard
 from db.workspace import directory, keys
+from pipeline.fetch.options import FetchOptions
+from serve_app.api.uploads import ReceiveOptions
 from switchboard import Client, errors, models, text_of
 from tests.finished import START, TALK, findings, finished, received, task
 from tests.postgres import World
@@ -35,8 +38,8 @@ class Desk:
 
 
 @pytest.fixture
-def base(postgres_url: str) -> Iterator[str]:
-    with served(postgres_url) as url:
+def base(postgres_url: str, tmp_path: Path) -> Iterator[str]:
+    with served(postgres_url, receive=ReceiveOptions((tmp_path / "uploads").as_uri(), FetchOptions())) as url:
         yield url
 
 
