@@ -4,8 +4,7 @@
     [--json F]
 
 Every fold is fitted on the corpus and on the calls of the other folds and scored on its own calls, by the scorer of
-`bench/analysis.py`. A call counts twice, as written and without capitals and punctuation.
-`--write` fits on everything and writes the weights that ship.
+`bench/analysis.py`. `--write` fits on everything and writes the weights that ship.
 """
 
 import argparse
@@ -13,7 +12,7 @@ import itertools
 import json
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ CORPUS = "of the corpus "  # before a feature of form: how far to believe the ru
 STRENGTH = 0.05  # C of the regression: the inverse of how strongly weights are held near 0
 CALL_WEIGHT = 2.0  # of an example from a call, relative to one of the corpus
 WORDS = 0.7  # value of a word feature; form features have 1, since there are fewer of them and each is more frequent
-RARE = 2  # calls and excerpts in which a feature must occur
+RARE = 2  # examples in which a feature must occur
 OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
 MIN_PROBABILITY = 0.5  # the probability from which a commitment holds
 BINS = (0.0, 0.5, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
@@ -48,11 +47,8 @@ def fitted(clauses: list[LabeledClause], min_probability: float = MIN_PROBABILIT
     from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    groups: defaultdict[str, set[str]] = defaultdict(set)
-    for clause in clauses:
-        for feature in clause.features:
-            groups[feature].add(clause.group)
-    frequent = {feature for feature, names_of in groups.items() if len(names_of) >= RARE}
+    counts = Counter(feature for clause in clauses for feature in clause.features)
+    frequent = {feature for feature, count in counts.items() if count >= RARE}
     names = DictVectorizer()
     table = names.fit_transform([_row(clause, frequent) for clause in clauses])
     model = LogisticRegression(C=STRENGTH, max_iter=500, tol=1e-3)
@@ -107,10 +103,6 @@ def found(case: dict[str, Any], weights: CommitmentWeights) -> list[dict[str, An
     return [{**analysis.scored(task), "confidence": task["confidence"]} for task in tasks]
 
 
-def _as_written_by_engines(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [*cases, *map(analysis.uncased, cases)]
-
-
 def judged(cases: list[dict[str, Any]], tasks: dict[str, Any]) -> dict[str, dict[str, float | int]]:
     results = {}
     for language in (*sorted({case["input"]["language"] for case in cases}), "all"):
@@ -151,11 +143,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
     cases = [json.loads(path.read_text()) for path in sorted(CALLS.glob("*.json"))]
-    calls = (
-        []
-        if arguments.corpus_only
-        else [clause for case in _as_written_by_engines(cases) for clause in examples.of_call(case)]
-    )
+    calls = [] if arguments.corpus_only else [clause for case in cases for clause in examples.of_call(case)]
     files = [] if arguments.calls_only else sorted(examples.CORPUS.glob("*.txt"))
     corpus = [clause for path in files for clause in examples.excerpts(path)]
     counted = Counter(
@@ -163,16 +151,14 @@ def main() -> None:
     )
     for (language, source, label), count in sorted(counted.items()):
         print(f"{language} {source:7} {label:9} {count:5}")
-    count = len(cases) if arguments.leave_one_out else arguments.folds
-    by_fold = {} if arguments.corpus_only else _crossed(cases, calls, corpus, count)
-    of_corpus = fitted(corpus) if arguments.corpus_only else None
-    tasks = {case["id"]: found(case, of_corpus or by_fold[case["id"]]) for case in cases}
-    uncased = {case["id"]: found(case, of_corpus or by_fold[case["id"]]) for case in map(analysis.uncased, cases)}
+    if arguments.corpus_only:
+        weights = fitted(corpus)
+        tasks = {case["id"]: found(case, weights) for case in cases}
+    else:
+        tasks = _crossed(cases, calls, corpus, len(cases) if arguments.leave_one_out else arguments.folds)
     figures = judged(cases, tasks)
     print("\nOn calls not fitted on:")
     print(analysis.table(figures))
-    print("\nWithout capitals and punctuation:")
-    print(analysis.table(judged(cases, uncased)))
     rows = calibration(cases, tasks)
     print("\nconfidence  tasks  right")
     for mean, count, right in rows:
@@ -188,14 +174,14 @@ def main() -> None:
 
 def _crossed(
     cases: list[dict[str, Any]], calls: list[LabeledClause], corpus: list[LabeledClause], count: int
-) -> dict[str, CommitmentWeights]:
-    """Return for every call the weights that were fitted without it."""
-    weights, fold = {}, folds(cases, count)
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the tasks of every call, with weights that were fitted without it."""
+    tasks, fold = {}, folds(cases, count)
     for at in sorted(set(fold.values())):
-        of_fold = fitted([clause for clause in calls if fold[clause.group] != at] + corpus)
-        weights.update({case["id"]: of_fold for case in cases if fold[case["id"]] == at})
+        weights = fitted([clause for clause in calls if fold[clause.group] != at] + corpus)
+        tasks.update({case["id"]: found(case, weights) for case in cases if fold[case["id"]] == at})
         print(f"fold {at + 1} of {count}", file=sys.stderr)
-    return weights
+    return tasks
 
 
 if __name__ == "__main__":
