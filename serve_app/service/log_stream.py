@@ -2,6 +2,8 @@
 
 Replicas, CPU processes, the standby and Ray write files in the run folder, which goes with the service. The supervisor
 calls `LogStream.forward` several times a second; it needs no thread, since a thread would not survive its forks.
+
+Events go the same way: two writers to one pipe would put an event inside a long line, which is written in pieces.
 """
 
 import json
@@ -10,17 +12,18 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pipeline.observability.logs import cleaned
 
 STDOUT = 1
 FILE = "switchboard.log"
+EVENTS = "events.log"  # in the run folder
 FILE_BYTES, FILES = 50 * 2**20, 6  # in a folder: 300 MB at most
 SCAN_SECONDS = 1.0  # between two searches for new files
 READ_BYTES = 1 << 18  # of a file at once
@@ -33,6 +36,12 @@ _ROTATED = re.compile(r"\.\d+$")
 _RECORD = re.compile(r"^(?:\[[\d-]+ [\d:,.]+ ([A-Z]) |[\d-]+ [\d:,.]+\t([A-Z]+)\b)")
 _PROGRESS = ("I", "D", "T", "INFO", "DEBUG")
 _LOCAL_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})\d*(?![\dZ+-])")
+
+
+def write_event(folder: Path, event: Mapping[str, Any]) -> None:
+    """Have an event written to standard output, by the `LogStream` of the run folder."""
+    with (folder / EVENTS).open("a") as file:
+        file.write(f"{json.dumps(event)}\n")
 
 
 class Sink(Protocol):
@@ -52,13 +61,13 @@ class Descriptor:
         self._rest = b""
 
     def write(self, line: bytes) -> bool:
-        if not self._drain():
+        if not self.drain():
             return False
         self._rest = line
-        self._drain()
+        self.drain()
         return True
 
-    def _drain(self) -> bool:
+    def drain(self) -> bool:
         """Write what remains of the last line; return whether all of it was written."""
         while self._rest:
             if not self._poll.poll(0):
@@ -71,7 +80,7 @@ class Descriptor:
         return True
 
     def close(self) -> None:
-        self._drain()
+        self.drain()
 
 
 class Files:
@@ -102,6 +111,10 @@ class _Followed:
         return _ROTATED.sub("", self.path.name).rpartition(".")[0]
 
     @property
+    def has_events(self) -> bool:
+        return self.path.name == EVENTS
+
+    @property
     def is_ours(self) -> bool:
         """Whether the service's processes log there, and no process of Ray."""
         return self.path.parent.name == "serve" or self.component == "standby"
@@ -111,12 +124,14 @@ class LogStream:
     """Follows the log files below `folder`; a renamed file is read to its end under its new name."""
 
     def __init__(self, folder: Path, as_json: bool, target: Path | None) -> None:
-        """`target`: a folder for rotating files; None: standard output."""
+        """`target`: a folder for rotating files; None: standard output, where events go in any case."""
         self._folder, self._as_json = folder, as_json
-        self._sink: Sink = Files(target) if target else Descriptor(STDOUT)
+        (folder / EVENTS).touch(mode=0o600)  # the first search finds it, so that no event waits for the second
+        self._stdout = Descriptor(STDOUT)
+        self._sink: Sink = Files(target) if target else self._stdout
         self._files: dict[tuple[int, int], _Followed] = {}
-        self._waiting: Iterator[bytes] = iter(())
-        self._next: bytes | None = None
+        self._waiting: Iterator[tuple[Sink, bytes]] = iter(())
+        self._next: tuple[Sink, bytes] | None = None
         self._next_scan = 0.0
 
     def forward(self) -> bool:
@@ -124,13 +139,13 @@ class LogStream:
         if time.monotonic() >= self._next_scan:
             self._next_scan = time.monotonic() + SCAN_SECONDS
             self._scan()
-        if not self._write_waiting():
+        if not self._stdout.drain() or not self._write_waiting():
             return False
         for followed in list(self._files.values()):
             self._waiting = self._lines(followed)
             if not self._write_waiting():
                 return False
-        return True
+        return self._stdout.drain()
 
     def close(self) -> None:
         """Forward the last lines of processes that have ended."""
@@ -143,6 +158,7 @@ class LogStream:
                 break
             before = read if took_all else -1
             time.sleep(0 if took_all else 0.05)
+        self._stdout.close()
         self._sink.close()
 
     def _write_waiting(self) -> bool:
@@ -151,7 +167,8 @@ class LogStream:
                 self._next = next(self._waiting, None)
             if self._next is None:
                 return True
-            if not self._sink.write(self._next):
+            sink, line = self._next
+            if not sink.write(line):
                 return False
             self._next = None
 
@@ -177,8 +194,9 @@ class LogStream:
             if _ROTATED.sub("", path.name).endswith(SUFFIXES) and path.is_file() and not path.is_symlink():
                 yield path
 
-    def _lines(self, followed: _Followed) -> Iterator[bytes]:
-        """Yield the new complete lines of a file."""
+    def _lines(self, followed: _Followed) -> Iterator[tuple[Sink, bytes]]:
+        """Yield the new complete lines of a file, each with where it goes."""
+        sink = self._stdout if followed.has_events else self._sink
         while True:
             try:
                 with followed.path.open("rb") as file:
@@ -194,10 +212,12 @@ class LogStream:
             followed.offset += end
             for line in content[:end].splitlines():
                 if text := self._formatted(followed, line[:LINE_BYTES].decode("utf-8", "replace")):
-                    yield f"{text}\n".encode()
+                    yield sink, f"{text}\n".encode()
 
     def _formatted(self, followed: _Followed, line: str) -> str:
         """Return a line in the stream's format, with the zone of its time; "" leaves it out."""
+        if followed.has_events:
+            return line
         component = followed.component
         if followed.is_ours and (line.startswith("{") or not self._as_json):
             return with_zone(line)

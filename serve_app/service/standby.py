@@ -22,7 +22,7 @@ class StandbyProcess:
     """The supervisor's handle of the intake's standby (`serve_app.service.standby_app`): max. one process.
 
     It has its own process group: Ctrl-C in a terminal is for the supervisor. `folder`: the service's. `as_json`: it
-    reports as an event on standard output.
+    reports as an event.
     """
 
     def __init__(self, settings: Settings, folder: Path, as_json: bool) -> None:
@@ -71,5 +71,6 @@ class StandbyProcess:
 
     def _spawn(self) -> int:
         command = [sys.executable, "-m", STANDBY, "--private", str(self.socket), "--log", str(self._folder / LOG)]
-        command += ["--parent", str(os.getpid()), "--started", str(self._began), *(["--json"] if self._as_json else [])]
+        command += ["--parent", str(os.getpid()), "--started", str(self._began)]
+        command += ["--events", str(self._folder)] if self._as_json else []
         return os.posix_spawn(sys.executable, command, self._environment, setpgroup=0)

@@ -12,7 +12,6 @@ and ends after SIGTERM, or with its parent.
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -38,6 +37,7 @@ from serve_app.intake.store import open_store
 from serve_app.intake.submit import SubmissionStore, build_api
 from serve_app.operations.readiness import DEPLOYMENTS, UNAVAILABLE, Parts, PartState
 from serve_app.service.children import end_with_parent
+from serve_app.service.log_stream import write_event
 from serve_app.service.ports import is_taken, shared_socket
 from serve_app.settings import Settings
 
@@ -241,12 +241,12 @@ def _private_socket(path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-def _report(settings: Settings, as_json: bool, started: float) -> None:
+def _report(settings: Settings, events: Path | None, started: float) -> None:
     url, seconds = f"{settings.base_url}/submit", time.time() - started
-    event = {"event": "taking_calls", "submitUrl": url, "seconds": round(seconds, 2)}
-    into, line = (sys.stdout, json.dumps(event)) if as_json else (sys.stderr, f"Taking calls at {url}")
-    into.write(f"{line}\n")
-    into.flush()
+    if events:
+        write_event(events, {"event": "taking_calls", "submitUrl": url, "seconds": round(seconds, 2)})
+    else:
+        sys.stderr.write(f"Taking calls at {url}\n")
 
 
 def main() -> None:
@@ -255,14 +255,14 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True, help="end with this process")
     parser.add_argument("--started", type=float, required=True, help="start of the service, Unix time")
-    parser.add_argument("--json", action="store_true", help="report as an event on standard output")
+    parser.add_argument("--events", type=Path, help="the run folder: report as an event")
     args = parser.parse_args()
     end_with_parent(args.parent)
     os.umask(0o077)
     settings = Settings()
     logs.to_file(args.log, "standby", in_json=settings.serve_logging["encoding"] == "JSON")
     tracing.start("intake")
-    asyncio.run(serve(settings, args.private, lambda: _report(settings, args.json, args.started)))
+    asyncio.run(serve(settings, args.private, lambda: _report(settings, args.events, args.started)))
 
 
 if __name__ == "__main__":

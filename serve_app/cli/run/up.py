@@ -1,11 +1,11 @@
 import contextlib
-import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import psutil
@@ -62,7 +62,8 @@ def up(
     def serve(database_url: str, ready: Callable[[], None]) -> None:
         within = settings.with_folder_key().model_copy(update={"database_url": database_url})
         socket = standby.socket if standby else None
-        _serve(Service(within, address, dashboard, _print_step, standby=socket), settings, as_json, ready)
+        events = folder if as_json else None
+        _serve(Service(within, address, dashboard, _print_step, standby=socket), settings, events, ready)
 
     os.umask(0o077)  # recordings, decoded audio and logs are private to this user
     service = Service(settings, address, on_step=_print_step)
@@ -80,19 +81,19 @@ def _print_step(sentence: str) -> None:
     err().print(f"[dim]{sentence} ...[/dim]")
 
 
-def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]) -> None:
-    """Run the service until a signal; in a child process of the supervisor."""
+def _serve(service: Any, settings: Any, events: Path | None, ready: Callable[[], None]) -> None:
+    """Run the service until a signal; in a child process of the supervisor. `events`: the run folder, with --json."""
     stopped = threading.Event()
     _stop_on_signals(stopped)
     try:
         endpoints = service.start(_exit_for_restart)
         _stop_on_signals(stopped)  # again: Ray installs a handler that ends the process after 3 s
-        _print_ready(endpoints, settings, as_json)
+        _print_ready(endpoints, settings, events)
         report = service.wait_for_engines()
         ready()
         print_engines(report)
-        if as_json:
-            _event(event="engines_ready", **asdict(report))
+        if events:
+            _event(events, event="engines_ready", **asdict(report))
         stopped.wait()
     except _Stopped:
         pass
@@ -124,9 +125,10 @@ def _stop_on_signals(stopped: threading.Event) -> None:
     signal.signal(signal.SIGINT, stop)
 
 
-def _print_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
-    if as_json:
+def _print_ready(endpoints: Any, settings: Any, events: Path | None) -> None:
+    if events:
         _event(
+            events,
             event="ready",
             submit_url=endpoints.submit_url,
             console_url=endpoints.console_url,
@@ -180,8 +182,10 @@ def print_engines(report: "EngineReport") -> None:
         err().print(f"{EFFECTS[name]} It is retried while calls wait for it.")
 
 
-def _event(**facts: Any) -> None:
-    print(json.dumps(to_camel_json(facts)), flush=True)
+def _event(folder: Path, **facts: Any) -> None:
+    from serve_app.service.log_stream import write_event
+
+    write_event(folder, to_camel_json(facts))
 
 
 def migrate() -> None:

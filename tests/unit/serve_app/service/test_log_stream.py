@@ -95,6 +95,36 @@ def test_a_reader_that_does_not_read_delays_the_lines_and_nothing_else(
     os.close(reader)
 
 
+def test_an_event_is_a_line_of_its_own_however_long_the_lines_around_it_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    monkeypatch.setattr(log_stream, "STDOUT", writer)
+    log = session(tmp_path) / "replica.log"
+    stream = LogStream(tmp_path, False, None)
+    log.write_text("".join(f"{'x' * 50_000}\n" for _ in range(4)))
+    assert not stream.forward()  # the pipe is full, within a line
+    log_stream.write_event(tmp_path, {"event": "ready"})
+    received = b""
+    while not stream.forward() or select.select([reader], [], [], 0)[0]:
+        received += os.read(reader, 1 << 12)
+        stream._next_scan = 0.0
+    stream.close()
+    lines = received.decode().splitlines()
+    assert sorted(len(line) for line in lines) == [18, 50_000, 50_000, 50_000, 50_000]
+    assert json.loads(min(lines, key=len)) == {"event": "ready"}
+    os.close(reader)
+
+
+def test_events_go_to_standard_output_even_if_logs_go_to_a_folder(tmp_path: Path, out: Path) -> None:
+    stream = LogStream(tmp_path, True, tmp_path / "logs")
+    log_stream.write_event(tmp_path, {"event": "ready"})
+    forward(stream)
+    assert json.loads(out.read_text()) == {"event": "ready"}
+    assert not (tmp_path / "logs" / log_stream.FILE).read_text()
+    stream.close()
+
+
 def test_a_reader_that_is_gone_ends_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
