@@ -36,6 +36,14 @@ class Configuration:
         return self.url + path.format(**{name: quote(str(value), safe="") for name, value in ids.items()})
 
 
+def from_environment() -> tuple[str, str]:
+    """Return the URL and the key of the environment. Raises `NotConfigured` if either is missing."""
+    names = ("SWITCHBOARD_URL", "SWITCHBOARD_API_KEY")
+    if missing := [name for name in names if not os.environ.get(name, "").strip()]:
+        raise NotConfigured(f"{' and '.join(missing)} must be set.")
+    return os.environ[names[0]], os.environ[names[1]]
+
+
 def _usable(url: str) -> str:
     try:
         parsed = httpx.URL(url)

@@ -67,6 +67,16 @@ async def test_a_call_is_submitted_in_two_phases_and_again(desk: Desk) -> None:
     assert record.call.start_time == START
 
 
+async def test_a_client_of_the_environment_assumes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_API_KEY", desk.key)
+    monkeypatch.delenv("SWITCHBOARD_URL", raising=False)
+    with pytest.raises(errors.NotConfigured, match="SWITCHBOARD_URL must be set"):
+        Client.from_env()
+    monkeypatch.setenv("SWITCHBOARD_URL", desk.base)
+    with Client.from_env(timeout=10) as client:
+        assert list(client.calls()) == []
+
+
 async def test_a_time_without_an_offset_is_not_guessed(desk: Desk) -> None:
     naive = datetime(2026, 11, 2, 9, 0)
     with pytest.raises(ValueError, match="offset"):

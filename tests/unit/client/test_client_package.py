@@ -14,6 +14,20 @@ from tests.paths import ROOT
 
 PACKAGE = ROOT / "client" / "src" / "switchboard"
 
+TYPED = """
+from typing import assert_type
+
+from switchboard import Client
+from switchboard.models import CallRecord, TaskLine
+from switchboard.testing import FakeService
+
+client: Client = FakeService().client()
+for line in client.calls(status="completed"):
+    assert_type(client.read(line.call.call_id), CallRecord)
+assert_type(list(client.tasks()), list[TaskLine])
+client.calls(status="lost")  # type: ignore[arg-type]
+"""
+
 FOREIGN = ("torch", "ray", "numpy", "fastapi", "sqlalchemy", "serve_app", "db", "pipeline")
 SECONDS = 1.5  # of processor time for an import in a fresh process; measured: 0.3
 INSTALLED_BYTES = 40_000_000  # with httpx, pydantic and what those need
@@ -88,4 +102,16 @@ def test_the_wheel_is_installed_and_works_without_the_service(built: Path, tmp_p
     assert found["version"] == wheel.name.split("-")[1]
     assert "Check the URL" in found["said"]
     assert found["seconds"] < SECONDS
+    (tmp_path / "typed.py").write_text(TYPED)
+    checked = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-executable",
+        python,
+        "--cache-dir",
+        tmp_path / "mypy",
+    ]
+    assert "Success" in run(*checked, "typed.py", folder=tmp_path)
     assert size < INSTALLED_BYTES

@@ -14,7 +14,7 @@ from switchboard._async.running import AsyncRunning
 from switchboard._async.session import AsyncSession
 from switchboard._async.transfers import AsyncTransfers
 from switchboard._async.uploading import AsyncUploading
-from switchboard._configuration import Configuration
+from switchboard._configuration import Configuration, from_environment
 from switchboard.filters import submission_body
 from switchboard.models import SubmitReply
 from switchboard.submission import Submission
@@ -49,6 +49,11 @@ class AsyncClient(
     ) -> None:
         self._configuration = Configuration(url, key)
         self._session = AsyncSession(self._configuration, timeout, http)
+
+    @classmethod
+    def from_env(cls, *, timeout: float = 30.0, http: httpx.AsyncClient | None = None) -> Self:
+        """Return a client of SWITCHBOARD_URL with SWITCHBOARD_API_KEY. Raises `NotConfigured` if either is missing."""
+        return cls(*from_environment(), timeout=timeout, http=http)
 
     @property
     def url(self) -> str:
