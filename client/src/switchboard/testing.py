@@ -198,16 +198,18 @@ class FakeService:
         call_id = UUID(body["callId"])
         if call_id in self._deleted:  # accepted, and not stored
             return _reply(call_id, uuid4() if body.get("recordingUrl") else None)
-        known = self.records.get(call_id) or _received(call_id, body, self.team_id, self.workspace_id)
+        summary = _fields(body)
+        earlier = self.records.get(call_id) or _received(call_id, self.team_id, self.workspace_id, summary)
         url = body.get("recordingUrl")
-        is_same = known.recording_url == url and known.call.status in ("transcribing", "completed")
-        summary = {name: body[key] for name, key in _MERGED.items() if body.get(key) is not None}
+        is_same = earlier.recording_url == url and earlier.call.status in ("transcribing", "completed")
         if url and not is_same:
-            record = known.model_copy(update={"recording_url": url, "job_id": uuid4(), "transcript": None, "tasks": []})
+            record = earlier.model_copy(
+                update={"recording_url": url, "job_id": uuid4(), "transcript": None, "tasks": []}
+            )
             summary |= {"status": "transcribing", "failure": None, "completed_at": None}
         else:
-            record = known
-        record = record.model_copy(update={"submissions": known.submissions + 1})
+            record = earlier
+        record = record.model_copy(update={"submissions": earlier.submissions + 1})
         stored = self._store(record, **summary)
         if url and not is_same and self.on_submit:
             self.on_submit(stored)
@@ -244,12 +246,12 @@ class FakeService:
         return UploadedRecording(status="transcribing", call_id=upload.call_id, job_id=record.job_id)
 
     def _list_calls(self, request: httpx.Request) -> CallListPage:
-        wanted = dict(request.url.params)
-        limit, after = int(wanted.pop("limit", "50")), int(wanted.pop("cursor", "0"))
-        with_total = wanted.pop("total", "") == "true"
-        newest_first = "updatedAfter" not in wanted
-        filters = [_filter(name, value) for name, value in wanted.items()]
-        matching = [record for record in self.records.values() if all(matches(record) for matches in filters)]
+        filters = dict(request.url.params)
+        limit, after = int(filters.pop("limit", "50")), int(filters.pop("cursor", "0"))
+        with_total = filters.pop("total", "") == "true"
+        newest_first = "updatedAfter" not in filters
+        conditions = [_filter(name, value) for name, value in filters.items()]
+        matching = [record for record in self.records.values() if all(holds(record) for holds in conditions)]
         matching.sort(
             key=lambda record: record.call.start_time if newest_first else record.call.updated_at, reverse=newest_first
         )
@@ -277,11 +279,11 @@ class FakeService:
         return httpx.Response(200, text="".join(f"{turn.speaker}: {text_of(turn.words)}\n" for turn in turns))
 
     def _list_tasks(self, request: httpx.Request) -> Page[TaskLine]:
-        wanted = dict(request.url.params)
-        done, limit = wanted.pop("done", None), int(wanted.pop("limit", "50"))
-        after = int(wanted.pop("cursor", "0"))
-        if wanted:
-            raise NotImplementedError(f"FakeService does not filter tasks by {', '.join(wanted)}")
+        filters = dict(request.url.params)
+        done, limit = filters.pop("done", None), int(filters.pop("limit", "50"))
+        after = int(filters.pop("cursor", "0"))
+        if filters:
+            raise NotImplementedError(f"FakeService does not filter tasks by {', '.join(filters)}")
         lines = [_line(record.call, task) for record in self.records.values() for task in record.tasks]
         lines = [line for line in lines if done is None or (line.done_at is not None) == (done == "true")]
         lines.sort(key=lambda line: line.due_date or date.max)
@@ -333,28 +335,24 @@ def _reply(call_id: UUID, job_id: UUID | None) -> SubmitReply:
     )
 
 
-_MERGED = {"outgoing": "outgoing", "declared_duration": "duration"}
-
-
-def _received(call_id: UUID, body: Mapping[str, Any], team_id: UUID, workspace_id: UUID) -> CallRecord:
+def _received(call_id: UUID, team_id: UUID, workspace_id: UUID, fields: Mapping[str, Any]) -> CallRecord:
     now = datetime.now(UTC)
-    start = datetime.fromisoformat(body["startTime"])
     empty = dict.fromkeys(
-        ("outgoing", "duration", "declared_duration", "stage", "next_try", "failure", "language", "completed_at")
+        ("user_id", "outgoing", "duration", "declared_duration", "stage", "next_try", "failure", "language")
     )
-    call = CallSummary(
-        call_id=call_id,
-        workspace_id=workspace_id,
-        team_id=UUID(str(body.get("teamId") or team_id)),
-        user_id=UUID(str(body["userId"])) if body.get("userId") else None,
-        from_number=body["from"],
-        to_number=body["to"],
-        start_time=start if start.tzinfo else start.replace(tzinfo=UTC),
-        status="received",
-        attempts=0,
-        created_at=now,
-        updated_at=now,
-        **empty,
+    call = CallSummary.model_validate(
+        {
+            **empty,
+            "call_id": call_id,
+            "workspace_id": workspace_id,
+            "team_id": team_id,
+            "status": "received",
+            "attempts": 0,
+            "created_at": now,
+            "updated_at": now,
+            "completed_at": None,
+            **fields,
+        }
     )
     nothing = dict.fromkeys(
         ("job_id", "from_e164", "to_e164", "recording_url", "recording_url2", "layout", "transcript")
@@ -363,6 +361,21 @@ def _received(call_id: UUID, body: Mapping[str, Any], team_id: UUID, workspace_i
         name: [] for name in ("findings", "tasks", "contacts", "recordings", "warnings", "jobs", "timeline")
     }
     return CallRecord(call=call, submissions=0, **nothing, **lists)
+
+
+def _fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `CallSummary` that a submission has."""
+    start = datetime.fromisoformat(body["startTime"])
+    fields = {
+        "from_number": body["from"],
+        "to_number": body["to"],
+        "start_time": start if start.tzinfo else start.replace(tzinfo=UTC),
+        "outgoing": body.get("outgoing"),
+        "declared_duration": body.get("duration"),
+        "team_id": UUID(body["teamId"]) if body.get("teamId") else None,
+        "user_id": UUID(body["userId"]) if body.get("userId") else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _transcript(turns: Sequence[tuple[str, str]], language: str) -> Transcript:
@@ -458,10 +471,10 @@ def _operation(request: httpx.Request) -> tuple[str, dict[str, str]]:
         pattern = operation.path.split("/")
         is_id = [part.startswith("{") for part in pattern]
         fits = len(pattern) == len(parts) and all(
-            varies or part == given for varies, part, given in zip(is_id, pattern, parts, strict=True)
+            varies or part == actual for varies, part, actual in zip(is_id, pattern, parts, strict=True)
         )
         if fits and operation.method == request.method:
-            ids = {part[1:-1]: given for varies, part, given in zip(is_id, pattern, parts, strict=True) if varies}
+            ids = {part[1:-1]: actual for varies, part, actual in zip(is_id, pattern, parts, strict=True) if varies}
             candidates.append((name, ids))
     if not candidates:
         raise NotImplementedError(f"FakeService does not answer {request.method} {request.url.path}")
