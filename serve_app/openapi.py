@@ -91,7 +91,7 @@ _TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("openapi_texts.t
 _TAGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Calls": ("List, read, correct, retry, export and delete calls.", ("calls", "export", "events")),
     "Work": ("Tasks, the queue, statistics and saved views.", ("tasks", "queue", "statistics", "views")),
-    "People": ("Teams, members and contacts.", ("teams", "members", "contacts")),
+    "People": ("Teams, members, their voices, and contacts.", ("teams", "members", "voiceprints", "contacts")),
     "Questions": (
         "Your own questions, trackers, scorecards and the calibration of reviewers.",
         ("questions", "scorecards", "calibrations"),

@@ -1,4 +1,4 @@
-"""Edits by users: they add or undo an edit and complete tasks. Each is one transaction that locks the call's row."""
+"""Edits by users: corrections, tags, comments, completed tasks. Each is one transaction that locks the call's row."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from db.records import corrections
 from db.records.corrections import CallEdit, EditedCall, Editor
 from db.workspace import access_log
 from db.workspace.questions import definition_of
-from pipeline.domain.edits import EXACT, OTHER_PARTY, Anchor, EditKind, EditState
+from pipeline.domain.edits import EXACT, NOTES, OTHER_PARTY, Anchor, EditKind, EditState
 from pipeline.domain.overrides import AnswerAnchor, anchor_of, refusal, shown_answer
 from pipeline.domain.speech import text_of
 
@@ -84,6 +84,11 @@ class WantedEdit:
     edit_id: UUID | None = None
     question: str | None = None  # the key of the answered question
     comment: str | None = None
+
+
+def tag_of(text: str) -> str:
+    """Return a tag as it is stored and searched: lower case, with single spaces."""
+    return " ".join(text.lower().split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ async def _count(connection: AsyncConnection, call_pk: int) -> None:
 
 async def _make(connection: AsyncConnection, call_pk: int, editor: Editor, requested: WantedEdit) -> tuple[UUID, bool]:
     edited = await _edited(connection, call_pk)
-    if (same := _same_id(edited, requested)) is not None:
+    if (same := _same_id(edited, requested) or _same_tag(edited, requested)) is not None:
         return same, False
     try:
         machine_value, anchor = await _place(connection, call_pk, edited, requested)
@@ -238,8 +243,18 @@ def _same_id(edited: EditedCall, requested: WantedEdit) -> UUID | None:
     """Return the edit with the id of this request. Raises `IdUsed` if it differs."""
     for edit in edited.edits:
         if requested.edit_id is not None and edit.edit_id == requested.edit_id:
-            if (edit.kind, edit.person, edit.question) != (requested.kind, requested.new, requested.question):
+            stored = (edit.kind, edit.person, edit.question, edit.comment)
+            if stored != (requested.kind, requested.new, requested.question, requested.comment):
                 raise IdUsed
+            return edit.edit_id
+    return None
+
+
+def _same_tag(edited: EditedCall, requested: WantedEdit) -> UUID | None:
+    """Return the edit that has given the call this tag."""
+    for edit in edited.edits:
+        is_same = edit.kind is requested.kind is EditKind.TAG and edit.person == requested.new
+        if is_same and edit.state is EditState.APPLIED:
             return edit.edit_id
     return None
 
@@ -264,6 +279,8 @@ async def _place(
     connection: AsyncConnection, call_pk: int, edited: EditedCall, requested: WantedEdit
 ) -> tuple[str | bool | None, Anchor | AnswerAnchor | None]:
     """Return the machine's value and anchor of an edit. Raises `EditConflict`, `NoTranscript`, `InvalidEdit`."""
+    if requested.kind in NOTES:
+        return None, None
     if requested.kind is EditKind.ANSWER:
         return await _answer(connection, call_pk, edited, requested)
     if requested.kind is EditKind.AGENT:

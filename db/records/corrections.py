@@ -35,7 +35,18 @@ from db.records import write
 from db.secrets import call_keys
 from db.secrets.call_keys import CallKeys, CallSealed
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
-from pipeline.domain.edits import Anchor, Corrected, Edit, EditKind, EditState, EditStatus, Fields, assigned, correct
+from pipeline.domain.edits import (
+    NOTES,
+    Anchor,
+    Corrected,
+    Edit,
+    EditKind,
+    EditState,
+    EditStatus,
+    Fields,
+    assigned,
+    correct,
+)
 from pipeline.domain.overrides import AnswerAnchor, anchor_of, overridden
 from pipeline.domain.scorecards import ScorecardResult, rescored
 from pipeline.domain.speech import Transcript
@@ -277,7 +288,7 @@ def _edit(row: Any) -> Edit:
 def _without(edit: Edit) -> EditStatus:
     if edit.undone:
         return EditStatus(EditState.UNDONE)
-    whole = edit.kind in (EditKind.AGENT, EditKind.CONTACT)
+    whole = edit.kind in (EditKind.AGENT, EditKind.CONTACT, *NOTES)
     return EditStatus(EditState.APPLIED if whole else EditState.NOT_APPLIED)
 
 
@@ -410,7 +421,7 @@ async def follow(connection: AsyncConnection, call_pk: int, reindex: bool = True
     edited = await load(connection, call_pk, machine)
     live = [edit for edit in edited.edits if edit.state is not EditState.UNDONE]
     if live or edited.has_unsupported:
-        await _write(connection, call_pk, edited, sum(edit.kind is not EditKind.TASK for edit in live))
+        await _write(connection, call_pk, edited, sum(edit.kind not in (EditKind.TASK, *NOTES) for edit in live))
     else:
         await connection.execute(sa.delete(corrections).where(corrections.c.call_pk == call_pk))
     if reindex:

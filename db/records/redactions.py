@@ -20,7 +20,7 @@ from pipeline.domain.speech import Recording, RedactedRecording
 
 # What a record that was not redacted, or less, has left in other tables. Users' corrections quote its words.
 _REPLACED = (
-    "DELETE FROM edits WHERE call_pk = :call",
+    "DELETE FROM edits WHERE call_pk = :call AND kind <> 'tag'",
     "DELETE FROM corrections WHERE call_pk = :call",
     "DELETE FROM task_marks WHERE call_pk = :call",
     "DELETE FROM gold_calls WHERE call_pk = :call",

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
@@ -25,6 +26,7 @@ from db.core.tables import (
     transcripts,
     workspaces,
 )
+from db.core.tables import edits as edit_rows
 from db.records import corrections as edits
 from db.records import views
 from db.records.views import CallSummary
@@ -33,6 +35,7 @@ from db.search import scores as outcomes
 from db.search.hits import Hit, Offload
 from db.search.scores import FAILED, ScorecardScore
 from pipeline.domain.call import CallState
+from pipeline.domain.edits import EditKind
 from pipeline.domain.insight import Contact
 from pipeline.domain.telephone import e164
 
@@ -58,6 +61,7 @@ class CallFilter:
     open_tasks: bool | None = None  # with a task that is not done; False: without any
     text: str | None = None  # spoken: words, "a phrase", -without
     corrected: bool | None = None  # by users, apart from completed tasks
+    tag: str | None = None  # as `correct.tag_of` returns it
     name: str | None = None  # names, companies, addresses, digits of numbers; one letter may be wrong
     question: str | None = None  # the key of a question or tracker with the result `answer`
     answer: str | None = None  # yes, no, a choice, said, not said
@@ -80,6 +84,7 @@ class CallLine:
     summary: str | None = None
     tasks: int = 0
     open_tasks: int = 0
+    tags: tuple[str, ...] = ()  # of users, the first one first
     scores: tuple[ScorecardScore, ...] = ()  # by the workspace's scorecards
     hits: tuple[Hit, ...] = ()  # where `CallFilter.text` was said
 
@@ -242,6 +247,9 @@ def _indexed_conditions(reader: Reader, filters: CallFilter) -> list[sa.ColumnEl
         clauses.append(calls.c.id.in_(edits.calls_of_contact(filters.contact_id)))
     if filters.corrected is not None:
         clauses.append(calls.c.id.in_(edits.WITH_EDITS) if filters.corrected else calls.c.id.not_in(edits.WITH_EDITS))
+    if filters.tag is not None:
+        tagged = sa.select(edit_rows.c.call_pk).where(*_TAGS, edit_rows.c.after == sa.literal(filters.tag, JSONB))
+        clauses.append(calls.c.id.in_(tagged))
     return [*clauses, *outcome_conditions(reader.workspace_id, filters)]
 
 
@@ -281,12 +289,24 @@ async def lines(connection: AsyncConnection, call_pks: Sequence[int]) -> tuple[C
     has_transcript = sa.and_(calls.c.id.in_(call_pks), _has_transcript())
     facts = {row.id: row for row in await connection.execute(_FACTS.where(has_transcript))}
     scores = await outcomes.scores(connection, list(facts))
+    tags = await _tags(connection, call_pks)
     return tuple(
-        CallLine(summaries[pk], **_facts(facts[pk]), scores=scores.get(pk, ()))
+        CallLine(summaries[pk], **_facts(facts[pk]), tags=tags.get(pk, ()), scores=scores.get(pk, ()))
         if pk in facts
-        else CallLine(summaries[pk])
+        else CallLine(summaries[pk], tags=tags.get(pk, ()))
         for pk in call_pks
     )
+
+
+_TAGS = (edit_rows.c.kind == EditKind.TAG, edit_rows.c.undone_at.is_(None))
+
+
+async def _tags(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    query = sa.select(edit_rows.c.call_pk, edit_rows.c.after).where(edit_rows.c.call_pk.in_(call_pks), *_TAGS)
+    tags: dict[int, tuple[str, ...]] = {}
+    for call_pk, tag in await connection.execute(query.order_by(edit_rows.c.position)):
+        tags[call_pk] = (*tags.get(call_pk, ()), tag)
+    return tags
 
 
 def _facts(row: Any) -> dict[str, Any]:

@@ -33,6 +33,11 @@ class EditKind(StrEnum):
     CONTACT = "contact"
     TASK = "task"  # whether a task is done
     ANSWER = "answer"  # to one of the workspace's questions
+    TAG = "tag"
+    COMMENT = "comment"
+
+
+NOTES = frozenset({EditKind.TAG, EditKind.COMMENT})  # they correct nothing
 
 
 class EditState(StrEnum):
@@ -140,6 +145,9 @@ class _Work:
     def apply(self, edit: Edit) -> None:
         if edit.undone:
             self._standings[edit.edit_id] = EditStatus(EditState.UNDONE)
+            return
+        if edit.kind in NOTES:
+            self._standings[edit.edit_id] = EditStatus(EditState.APPLIED)
             return
         standing = {EditKind.TEXT: self._text, EditKind.SPEAKER: self._speaker, EditKind.ROLES: self._roles}.get(
             edit.kind, self._field

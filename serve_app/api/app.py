@@ -38,6 +38,7 @@ from serve_app.api import (
     statistics,
     stream,
     uploads,
+    voices,
     webhooks,
 )
 from serve_app.api.access import Authorizer, CheckRun, Route, no_runs
@@ -150,6 +151,7 @@ EVERY_ROUTE = (
     *saved_views.ROUTES,
     *erasure.ROUTES,
     *administration.ROUTES,
+    *voices.ROUTES,
     *webhooks.ROUTES,
     *recording_servers.ROUTES,
     *runs.ROUTES,

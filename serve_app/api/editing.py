@@ -104,10 +104,28 @@ class AnswerEdit(_Body):
     )
 
 
+class TagEdit(_Body):
+    """A tag, which any number of calls may have. Undo the edit to remove it."""
+
+    kind: Literal["tag"]
+    new: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^,]*[^,\s][^,]*$")] = Field(
+        description="The tag, stored in lower case; without commas."
+    )
+
+
+class CommentEdit(_Body):
+    """A comment on the call. Undo the edit to remove it."""
+
+    kind: Literal["comment"]
+    comment: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S")] = Field(description="The comment.")
+
+
 EditBody = Annotated[
-    TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit | AnswerEdit, Field(discriminator="kind")
+    TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit | AnswerEdit | TagEdit | CommentEdit,
+    Field(discriminator="kind"),
 ]
 EDIT_BODY: TypeAdapter[Any] = TypeAdapter(EditBody)
+KINDS = ", ".join(kind for kind in EditKind if kind is not EditKind.TASK)
 _FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new", "question", "comment"})
 
 
@@ -184,13 +202,15 @@ async def _requested_edit(request: Request) -> WantedEdit:
 
 def requested_edit(body: Any) -> WantedEdit:
     """Return the edit of a parsed body, with whitespace in texts normalized."""
-    plain = body.model_dump()
+    plain = {"old": None, "new": None} | body.model_dump()
     kind = EditKind(plain.pop("kind"))
     for name in ("old", "new"):
         if isinstance(plain[name], UUID):
             plain[name] = str(plain[name])
         elif kind is EditKind.TEXT:
             plain[name] = " ".join(plain[name].split())
+    if kind is EditKind.TAG:
+        plain["new"] = correct.tag_of(plain["new"])
     return WantedEdit(kind, **plain)
 
 
@@ -201,7 +221,7 @@ def _fault(error: Any) -> Fault:
         sentence = unknown("field", str(error["loc"][-1]), _FIELDS)
         return Fault("", f"{sentence} Fields of all kinds of edits: {', '.join(sorted(_FIELDS))}.")
     if error["type"].startswith("union_tag"):
-        return Fault("/kind", "kind: must be one of text, speaker, roles, agent, contact, answer.")
+        return Fault("/kind", f"kind: must be one of {KINDS}.")
     return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from uuid import UUID
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -18,6 +19,7 @@ from pydantic import (
 from starlette.datastructures import QueryParams
 
 from db.core.pages import MAX_PAGE_ROWS
+from db.records.correct import tag_of
 from db.search.call_list import CallFilter
 from db.search.task_list import TaskFilter
 from pipeline.domain.call import CallState
@@ -135,6 +137,7 @@ class CallQuery(QueryParameters):
     tone: Literal["negative", "neutral", "positive"] | None = Field(None, description="Overall tone.")
     open_tasks: bool | None = Field(None, description="true: calls with an open task; false: calls without open tasks.")
     corrected: bool | None = Field(None, description="true: calls with corrections; false: calls without.")
+    tag: Annotated[Key, AfterValidator(tag_of)] | None = Field(None, description="Calls with this tag, in any case.")
     text: Text | None = Field(
         None,
         description='Words of the transcript in all forms of their language; "a phrase", `or`, `-` to exclude a word.',

@@ -9,6 +9,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from db.queue import backlog
+from db.records.correct import tag_of
 from db.search import call_list, saved_views
 from db.search.call_list import CallFilter, CallLine
 from db.search.semantic import OtherModel, closest_calls
@@ -26,7 +27,7 @@ LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between polls, while calls are processed 
 MAX_FILTER_LENGTH = 200  # characters of a search
 FIELDS = (
     *("text", "by", "name", "status", "outgoing", "tone", "language", "openTasks", "teamId", "userId", "from", "to"),
-    *("answer", "score"),
+    *("answer", "score", "tag"),
 )
 
 
@@ -138,6 +139,7 @@ def filter_of(form: Mapping[str, str], zone: tzinfo) -> CallFilter:
         user_id=UUID(form["userId"]) if form["userId"] else None,
         language=form["language"] or None,
         tone=form["tone"] or None,
+        tag=tag_of(form["tag"]) or None,
         open_tasks=BOOLEANS.get(form["openTasks"]),
         text=None if _by_meaning(form) else form["text"] or None,
         name=form["name"] or None,
@@ -227,6 +229,7 @@ CHIPS = {
     "to": "To",
     "answer": "Answer",
     "score": "Score",
+    "tag": "Tag",
 }
 
 

@@ -1,6 +1,6 @@
 """Manual corrections: text and speaker of a turn, roles, agent and contact, answers, tasks. All can be undone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from db.records.corrections import Editor
 from db.records.views import CallRecord
 from db.search import people_list
 from pipeline.asr.verdicts import REASONS
-from pipeline.domain.edits import OTHER_PARTY, EditKind
+from pipeline.domain.edits import NOTES, OTHER_PARTY, EditKind
 from pipeline.domain.speech import Turn, Word, text_of
 from serve_app.console import sentences
 from serve_app.console.call import read, to_edit
@@ -22,6 +22,7 @@ from serve_app.console.site import MAX_LONG_FORM_BYTES, NotAllowed, NotFound, No
 MAX_CONTACTS = 12
 MAX_EDIT_LENGTH = 4_000  # characters of one edit
 MAX_COMMENT_LENGTH = 2_000  # characters
+MAX_TAG_LENGTH = 100
 
 
 def editor(visit: Visit) -> Editor:
@@ -156,26 +157,15 @@ def _form(visit: Visit, record: CallRecord, problem: str | None = None, status: 
 
 
 async def edit_call(visit: Visit) -> Response:
-    """Save the agent, the contact, swapped roles or an answer, by `kind`."""
+    """Save the agent, the contact, swapped roles, an answer, a tag or a comment, by `kind`."""
     who = editor(visit)
     form = await read_form(visit.request)
-    kind = form.get("kind", "")
     try:
-        if kind == "roles":
-            edit = WantedEdit(EditKind.ROLES, form.get("old") == "yes", form.get("new") == "yes")
-        elif kind == "answer":
-            old, new = (form.get(name) or None for name in ("old", "new"))
-            comment = " ".join(form.get("comment", "").split())[:MAX_COMMENT_LENGTH]
-            if not comment:
-                return visit.problem(sentences.NO_COMMENT, 400)
-            edit = WantedEdit(EditKind.ANSWER, old, new, question=form.get("question"), comment=comment)
-        elif kind in ("agent", "contact"):
-            old, new = (str(UUID(form[name])) if form.get(name) else None for name in ("old", "new"))
-            edit = WantedEdit(EditKind(kind), old, new)
-        else:
-            raise NotUnderstood
-        if edit.old != edit.new:
+        edit = _requested(form)
+        if edit.old != edit.new or edit.kind in NOTES:
             await editing.make(visit.database, visit.reader, who, visit.id(), edit)
+    except _Incomplete as error:
+        return visit.problem(error.sentence, 400)
     except editing.NotFound:
         raise
     except EditConflict:
@@ -184,7 +174,43 @@ async def edit_call(visit: Visit) -> Response:
         return visit.problem(sentences.NO_SUCH_ANSWER, 400)
     except (ValueError, EditRefused):
         raise NotUnderstood from None
-    return visit.go(f"/calls/{visit.id()}{'#questions' if kind == 'answer' else ''}")
+    place = "#questions" if edit.kind is EditKind.ANSWER else "#notes" if edit.kind in NOTES else ""
+    return visit.go(f"/calls/{visit.id()}{place}")
+
+
+class _Incomplete(Exception):
+    """A text is missing in the form; `sentence` says which."""
+
+    def __init__(self, sentence: tuple[str, str]) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+def _requested(form: Mapping[str, str]) -> WantedEdit:
+    """Return the edit of a form. Raises `_Incomplete` and ValueError."""
+    kind = EditKind(form.get("kind", ""))
+    comment = form.get("comment", "").strip()[:MAX_COMMENT_LENGTH]
+    if kind in (EditKind.ANSWER, EditKind.COMMENT) and not comment:
+        raise _Incomplete(sentences.NO_COMMENT if kind is EditKind.ANSWER else sentences.EMPTY_COMMENT)
+    if kind is EditKind.COMMENT:
+        return WantedEdit(kind, None, None, comment=comment)
+    if kind is EditKind.TAG:
+        tag = editing.tag_of(form.get("new", "").replace(",", " "))
+        if not 0 < len(tag) <= MAX_TAG_LENGTH:
+            raise ValueError("no usable tag")
+        return WantedEdit(kind, None, tag)
+    if kind is EditKind.ROLES:
+        return WantedEdit(kind, form.get("old") == "yes", form.get("new") == "yes")
+    old, new = (form.get(name) or None for name in ("old", "new"))
+    if kind is EditKind.ANSWER:
+        return WantedEdit(kind, old, new, question=form.get("question"), comment=" ".join(comment.split()))
+    if kind not in (EditKind.AGENT, EditKind.CONTACT):
+        raise ValueError("no edit of a whole call")
+    return WantedEdit(kind, _id(old), _id(new))
+
+
+def _id(value: str | None) -> str | None:
+    return str(UUID(value)) if value else None
 
 
 async def undo(visit: Visit) -> Response:

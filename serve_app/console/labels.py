@@ -143,6 +143,8 @@ EDIT_KINDS: Mapping[str, str] = {
     "contact": "Customer",
     "task": "Task",
     "answer": "Answer",
+    "tag": "Tag",
+    "comment": "Comment",
 }
 EDIT_STATES: Mapping[str, str] = {
     "superseded": "replaced by a later correction",

@@ -15,6 +15,7 @@ STALE = (
 )
 CHANGED = "This turn has changed in the meantime. Your change was not saved; the current text is shown."
 NO_COMMENT = ("Reason required", "Go back and enter a reason for the new answer.")
+EMPTY_COMMENT = ("Comment required", "Go back and enter a comment.")
 NO_SUCH_ANSWER = ("Invalid answer", "Go back and enter a number in digits, or a date such as 2026-11-24.")
 TOO_LONG = "The correction is too long. Correct fewer words at a time."
 NOT_KEPT = "The correction could not be saved."

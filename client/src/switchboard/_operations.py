@@ -102,6 +102,7 @@ LEFT_OUT: Final = frozenset(
         "cancelUpload",
         *("createContact", "changeContact", "removeContact"),
         *("createMember", "changeMember", "removeMember", "listConsents", "createConsent", "withdrawConsent"),
+        *("listVoiceprints", "showVoiceprint", "changeVoiceprint"),
         *("createTeam", "changeTeam", "removeTeam"),
         *("listKeys", "createKey", "changeKey", "revokeKey"),
         *("listWebhooks", "showWebhook", "createWebhook", "changeWebhook", "deleteWebhook", "listDeliveries"),

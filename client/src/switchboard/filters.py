@@ -46,6 +46,7 @@ class CallFilters(TypedDict, total=False):
     tone: Literal["negative", "neutral", "positive"]
     open_tasks: bool
     corrected: bool
+    tag: str
     text: str
     name: str
     question: str

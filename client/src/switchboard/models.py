@@ -109,6 +109,17 @@ class CallMoment(Model):
     """Id of the job, if the moment concerns one."""
 
 
+class CommentEdit(Model):
+    """A comment on the call. Undo the edit to remove it."""
+
+    edit_id: UUID | None = None
+    """Client-generated UUID, used as the idempotency key."""
+    kind: Literal["comment"] = "comment"
+    """Kind."""
+    comment: str
+    """The comment."""
+
+
 class ComparedCall(Model):
     """
     A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio
@@ -889,6 +900,17 @@ class SectionScore(Model):
     """Score, 0 to 100; null: nothing applied."""
 
 
+class Similarity(Model):
+    """Similarity of a voiceprint to a member's profile: the cosine, -1 to 1, to its closest centroid."""
+
+    user_id: UUID
+    """The member; null: unknown."""
+    name: str | None
+    """Name."""
+    cosine: float
+    """Cosine of the voiceprint and the member's closest centroid, -1 to 1."""
+
+
 class Speaker(Model):
     """One voice of a call. `label` is unique in the call ("rep", "customer", "A", "B", ...)."""
 
@@ -946,6 +968,17 @@ class SubmitReply(Model):
     """The submitted callId, in lower case."""
     job_id: str | None = None
     """Present if status is transcribing."""
+
+
+class TagEdit(Model):
+    """A tag, which any number of calls may have. Undo the edit to remove it."""
+
+    edit_id: UUID | None = None
+    """Client-generated UUID, used as the idempotency key."""
+    kind: Literal["tag"] = "tag"
+    """Kind."""
+    new: str
+    """The tag, stored in lower case; without commas."""
 
 
 class TaskLine(Model):
@@ -1145,6 +1178,50 @@ class VoiceConsent(Model):
     """The latest consent, which is in force."""
 
 
+class VoiceprintEvent(Model):
+    """A user's action: removed, restored, assigned (to `user_id`) or approved; replaced: by another recording."""
+
+    at: AwareDatetime
+    """Time of it."""
+    who: str
+    """Person, key or operator."""
+    action: str
+    """What was done: created, changed, removed, ..."""
+    user_id: UUID | None = None
+    """The member; null: unknown."""
+    name: str | None = None
+    """Name."""
+
+
+class VoiceprintSummary(Model):
+    """
+    An agent's voice in one call. `state`: enrolled, waiting, quarantined, removed, unassigned, or recognized.
+
+    `recognized`: it is not assigned but clearly matches the profile of `user_id`; it is not enrolled.
+    """
+
+    call_id: UUID
+    """The callId of the submission."""
+    workspace_id: UUID
+    """Id of the workspace."""
+    user_id: UUID | None
+    """The member; null: unknown."""
+    name: str | None
+    """Name."""
+    status: str
+    """Status."""
+    reasons: list[str]
+    """The reasons."""
+    model: str
+    """Model that computed the vector."""
+    speech_seconds: float
+    """Seconds of speech."""
+    agreement: float | None
+    """Similarity to the member's other voiceprints, -1 to 1; null: there are none."""
+    created_at: AwareDatetime
+    """When it was created."""
+
+
 class Waveform(Model):
     """The loudest sample of each slice of the recording, 0 to 255, by channel; the slices are equally long."""
 
@@ -1231,7 +1308,7 @@ class CallEdit(Model):
 
     edit_id: UUID
     """Id of the edit."""
-    kind: Literal["text", "speaker", "roles", "agent", "contact", "task", "answer"] | str
+    kind: Literal["text", "speaker", "roles", "agent", "contact", "task", "answer", "tag", "comment"] | str
     """Kind."""
     status: Literal["applied", "superseded", "not-applied", "undone"] | str
     """Status."""
@@ -1653,6 +1730,17 @@ class Turn(Model):
     """What the machine found."""
 
 
+class VoiceprintRecord(Model):
+    """A voiceprint, its similarity to each member's profile (the closest first), and users' actions."""
+
+    summary: VoiceprintSummary
+    """Summary, or its template."""
+    likeness: list[Similarity]
+    """Similarity to each member's profile, the closest first."""
+    history: list[VoiceprintEvent]
+    """Decisions about it, the earliest first."""
+
+
 class CallLine(Model):
     """One row of a list: a call with its most wanted facts."""
 
@@ -1670,6 +1758,8 @@ class CallLine(Model):
     """Tasks, or their number."""
     open_tasks: int = 0
     """Tasks that are not done."""
+    tags: list[str] = []
+    """Tags that users have given the call, in lower case."""
     scores: list[ScorecardScore] = []
     """Scores by the workspace's scorecards."""
     hits: list[Hit] = []

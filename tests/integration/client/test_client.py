@@ -154,6 +154,7 @@ async def test_every_filter_reaches_the_api_and_counts(desk: Desk) -> None:
         "tone": "positive",
         "open_tasks": False,
         "corrected": True,
+        "tag": "vip",
         "text": "elephant",
         "name": "Nobody",
         "question": "tea",
@@ -220,6 +221,34 @@ async def test_words_speaker_and_parties_are_corrected_and_undone(desk: Desk) ->
     assert desk.client.correct_contact(record, None).person is None
     with pytest.raises(ValueError, match="no words 99"):
         desk.client.correct_words(call_id, turn, "x", first=99)
+
+
+async def test_tags_and_comments_are_added_filtered_and_removed(desk: Desk) -> None:
+    call_id, other = await finished(desk.world), await received(desk.world)
+    edit = desk.client.add_tag(call_id, " VIP  Gold ")
+    assert (edit.kind, edit.person, edit.status) == ("tag", "vip gold", "applied")
+    assert desk.client.add_tag(call_id, "vip gold").edit_id == edit.edit_id, "a call has a tag once"
+    desk.client.add_tag(call_id, "callback")
+    desk.client.add_tag(other, "VIP gold")
+    comment = desk.client.add_comment(other, "Ask the team lead.")
+    assert {line.call.call_id for line in desk.client.calls(tag="Vip Gold")} == {call_id, other}
+    (line,) = desk.client.calls(tag="callback")
+    assert line.tags == ["vip gold", "callback"]
+    assert desk.client.count(tag="vip") == 0 and desk.client.count(corrected=True) == 0
+    assert [edit.comment for edit in desk.client.read(other).edits if edit.kind == "comment"] == ["Ask the team lead."]
+    assert desk.client.undo_edit(call_id, edit.edit_id).status == "undone"
+    assert desk.client.undo_edit(other, comment.edit_id).status == "undone"
+    assert [line.call.call_id for line in desk.client.calls(tag="vip gold")] == [other]
+    assert desk.client.add_tag(call_id, "vip gold").edit_id != edit.edit_id
+    for bad in ("", "a,b", " ", "x" * 101):
+        with pytest.raises(errors.InvalidRequest):
+            desk.client.add_tag(call_id, bad)
+    with pytest.raises(errors.Conflict, match="edit-id-used"):
+        desk.client.edit(other, models.CommentEdit(edit_id=comment.edit_id, comment="Something else."))
+    elsewhere = Client(desk.base, await new_key(desk.world, "read", "edit", team=desk.world.other_team_id))
+    assert list(elsewhere.calls(tag="vip gold")) == []
+    with pytest.raises(errors.NoSuchCall):
+        elsewhere.add_tag(call_id, "mine")
 
 
 async def test_a_correction_of_what_stands_there_no_longer_says_what_does(desk: Desk) -> None:

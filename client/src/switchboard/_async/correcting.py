@@ -7,21 +7,23 @@ from switchboard.models import (
     AnswerEdit,
     CallEdit,
     CallRecord,
+    CommentEdit,
     ContactEdit,
     RetriedCall,
     RolesEdit,
     SpeakerEdit,
+    TagEdit,
     TaskMark,
     TextEdit,
     Turn,
 )
 from switchboard.words import text_of
 
-Edit = TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit | AnswerEdit
+Edit = TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit | AnswerEdit | TagEdit | CommentEdit
 
 
 class AsyncCorrecting:
-    """Corrections of words, speakers, parties, agent, contact, tasks and answers; they need the scope `edit`.
+    """Corrections of words, speakers, parties, agent, contact, tasks and answers, tags and comments. Scope: `edit`.
 
     A correction contains the value that it replaces; if that has changed, it raises `StaleEdit` with the current value.
     Retries are idempotent. The results of the machine remain available with `version="machine"`.
@@ -69,6 +71,14 @@ class AsyncCorrecting:
         """Correct the answer to a question, with the reason; scores are updated. None: not said; "n/a": not
         applicable; "said" for trackers. `old`: the current answer. Raises `StaleEdit`."""
         return await self.edit(call_id, AnswerEdit(question=question, old=old, new=new, comment=comment))
+
+    async def add_tag(self, call_id: UUID | str, tag: str) -> CallEdit:
+        """Give a call a tag, stored in lower case; idempotent. Undo the edit to remove it."""
+        return await self.edit(call_id, TagEdit(new=tag))
+
+    async def add_comment(self, call_id: UUID | str, comment: str) -> CallEdit:
+        """Comment on a call. Undo the edit to remove the comment."""
+        return await self.edit(call_id, CommentEdit(comment=comment))
 
     async def edit(self, call_id: UUID | str, edit: Edit) -> CallEdit:
         """Create an edit; without an `edit_id` it gets a new one. Raises `Conflict`."""

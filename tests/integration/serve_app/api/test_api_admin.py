@@ -19,6 +19,7 @@ from serve_app.api.access import Route
 from serve_app.api.administration import ROUTES
 from serve_app.http.camel_json import camel
 from tests.finished import finished
+from tests.integration.db.voices.test_voiceprints import ANA, call, member, voice
 from tests.postgres import World, new_world
 from tests.reading_api import served
 
@@ -367,3 +368,26 @@ async def test_changes_say_who_what_and_by_which_request(admin: Admin) -> None:
     assert latest["requestId"] == answer.headers["x-request-id"] and latest["keyId"]
     page = await admin.ok("GET", "/changes?limit=1")
     assert (await admin.ok("GET", f"/changes?limit=1&cursor={page['next']}"))["items"] != page["items"]
+
+
+async def test_voiceprints_are_listed_and_decided_and_never_show_their_vectors(admin: Admin) -> None:
+    world, ana = admin.world, await member(admin.world, "Ana")
+    samples = [await call(world, voice(ANA, seed), ana) for seed in range(3)]
+    unnamed = await call(world, voice(ANA, 9))
+    listed = (await admin.ok("GET", "/voiceprints"))["items"]
+    assert {item["callId"] for item in listed} == {str(sample) for sample in (*samples, unnamed)}
+    assert "vector" not in str(listed)
+    named = (await admin.ok("GET", f"/voiceprints?userId={ana}"))["items"]
+    assert {item["callId"] for item in named if item["status"] == "enrolled"} == {str(sample) for sample in samples}
+    path = f"/voiceprints/{samples[0]}"
+    assert (await admin.ok("POST", path, action="remove"))["status"] == "removed"
+    assert (await admin.ok("POST", path, action="restore"))["status"] != "removed"
+    assert (await admin.ok("POST", f"/voiceprints/{unnamed}", action="assign", userId=str(ana)))["name"] == "Ana"
+    record = await admin.ok("GET", path)
+    assert [event["action"] for event in record["history"]] == ["removed", "restored"]
+    assert record["likeness"][0]["cosine"] > 0.8
+    await admin.refused(400, "POST", path, action="assign")
+    await admin.refused(400, "POST", path, action="remove", userId=str(ana))
+    await admin.refused(404, "GET", f"/voiceprints/{uuid4()}")
+    await admin.refused(404, "POST", f"/voiceprints/{uuid4()}", action="remove")
+    await admin.refused(403, "GET", "/voiceprints", admin.team)

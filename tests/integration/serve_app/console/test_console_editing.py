@@ -8,7 +8,7 @@ import pytest
 from db.workspace import directory, keys, sessions
 from pipeline.domain.speech import Turn, Word
 from serve_app.console.editing import changes, text_edits
-from tests.finished import TALK, findings, finished, task
+from tests.finished import TALK, findings, finished, received, task
 from tests.postgres import World, new_world
 from tests.support.console_site import EVIL, Parsed, key_of
 
@@ -95,6 +95,33 @@ async def test_agent_and_contact_are_chosen(site: httpx.AsyncClient, world: Worl
     assert "Eve Adams" in (await site.get(f"/calls?userId={bob.user_id}")).text
     bad = await site.post(f"/calls/{call_id}/edit", data={"kind": "agent", "old": str(bob.user_id), "new": "x"})
     assert bad.status_code == 400
+
+
+async def test_tags_and_comments_are_added_filtered_and_removed(site: httpx.AsyncClient, world: World) -> None:
+    call_id, other = await finished(world), await received(world)
+    await editing(site, world)
+    for form in ({"kind": "tag", "new": f" {EVIL} VIP,  b "}, {"kind": "comment", "comment": EVIL}):
+        assert (await site.post(f"/calls/{call_id}/edit", data=form)).status_code == 303
+        assert (await site.post(f"/calls/{other}/edit", data=form)).status_code == 303, "a call without a transcript"
+    page = Parsed((await site.get(f"/calls/{call_id}")).text)
+    tag = f"{EVIL} vip b".lower()
+    assert tag in page.seen and EVIL in page.seen and "Corrections" not in page.seen
+    assert str(call_id) in (await site.get("/calls", params={"tag": tag.upper()})).text
+    assert str(call_id) not in (await site.get("/calls", params={"tag": "vip"})).text
+    for bad in ({"kind": "tag", "new": " , "}, {"kind": "tag", "new": "x" * 101}, {"kind": "comment", "comment": " "}):
+        assert (await site.post(f"/calls/{call_id}/edit", data=bad)).status_code == 400
+    undo = [
+        attributes["action"]
+        for tag, attributes in page.elements
+        if tag == "form" and "/undo" in (attributes.get("action") or "")
+    ]
+    assert len(undo) == 2
+    for action in undo:
+        assert (await site.post(str(action))).status_code == 303
+    assert tag not in Parsed((await site.get(f"/calls/{call_id}")).text).seen
+    await editing(site, world, ("read",))
+    assert "Add tag" not in (await site.get(f"/calls/{other}")).text
+    assert tag in Parsed((await site.get(f"/calls/{other}")).text).seen
 
 
 async def test_a_task_is_ticked_on_both_pages_and_taken_back(site: httpx.AsyncClient, world: World) -> None:

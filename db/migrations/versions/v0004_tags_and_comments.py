@@ -1,0 +1,14 @@
+from db.migrations import apply_sql
+
+revision = "v0004"
+down_revision = "v0003"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    apply_sql("v0004_tags_and_comments.sql")
+
+
+def downgrade() -> None:
+    raise NotImplementedError("migrations are not undone: restore a backup")
