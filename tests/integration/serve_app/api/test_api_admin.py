@@ -385,7 +385,6 @@ async def test_voiceprints_are_listed_and_decided_and_never_show_their_vectors(a
     assert (await admin.ok("POST", f"/voiceprints/{unnamed}", action="assign", userId=str(ana)))["name"] == "Ana"
     record = await admin.ok("GET", path)
     assert [event["action"] for event in record["history"]] == ["removed", "restored"]
-    assert record["likeness"][0]["cosine"] > 0.8
     await admin.refused(400, "POST", path, action="assign")
     await admin.refused(400, "POST", path, action="remove", userId=str(ana))
     await admin.refused(404, "GET", f"/voiceprints/{uuid4()}")
