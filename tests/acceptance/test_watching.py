@@ -61,7 +61,8 @@ async def test_readyz_misses_a_conductor_that_died_and_has_it_back(service: Runn
             break
         await asyncio.sleep(0.5)
     assert answer.status_code == 200, answer.text
-    assert set(answer.json()["parts"]) == {"Intake", "database", "schema", "Conductor", "Transcriber", "Diarizer"}
+    parts = {"Intake", "database", "schema", "storage", "Conductor", "Transcriber", "Diarizer"}
+    assert set(answer.json()["parts"]) == parts
     (pid,) = service.pids("Conductor")
     kill(pid, signal.SIGKILL)
     seen = set[int]()
