@@ -90,6 +90,11 @@ class Installation:
             size=len(sound),
             call=call_id,
         )
+        await self.world.execute(
+            "INSERT INTO call_passages SELECT id, 0, workspace_id, 'e5', 0, 0, 1, 3,"
+            " CAST(array_fill(0.05, ARRAY[384]) AS halfvec) FROM calls WHERE call_id = :call",
+            call=call_id,
+        )
         self.files[call_id] = path
 
     async def rows_of(self, call_ids: list[UUID]) -> dict[str, list[tuple[int, str]]]:
@@ -168,6 +173,8 @@ async def test_nothing_of_a_person_is_left(
     assert {call for call, path in installation.files.items() if path.exists()} == set(later)
     assert installation.found_in_files(installation.storage) == []
     assert await installation.rows_of(ids[False]) == before
+    passages = "SELECT c.call_id FROM call_passages p LEFT JOIN calls c ON c.id = p.call_pk"
+    assert {row["call_id"] for row in await world.rows(passages)} == set(later)
     exported = api.get("/export", include="transcript").text
     assert not [text for text in PLANTED if text.lower() in f"{exported}{caplog.text}".lower()]
     assert len(api.ids("/calls", limit=200)) == min(len(later), 200)

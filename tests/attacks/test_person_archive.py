@@ -13,7 +13,7 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -33,7 +33,7 @@ from pipeline.domain.insight import Finding
 from serve_app.cli import app
 from serve_app.records import person_archive
 from serve_app.records.person_archive import Archived
-from tests.finished import findings, finished
+from tests.finished import findings, finished, received
 from tests.paths import ROOT
 from tests.postgres import World, new_world
 
@@ -128,6 +128,28 @@ async def test_the_archive_has_the_calls_of_the_person_in_all_teams_and_no_other
     assert not re.search(rb'"(%s)": ' % "|".join(HIDDEN).encode(), everything)
     edits = json.loads(files[f"calls/{mine[0]}/record.json"])["edits"]
     assert [edit["kind"] for edit in edits] == ["roles"]
+
+
+async def test_two_archives_at_once_are_whole_while_calls_arrive(world: World, tmp_path: Path) -> None:
+    mine, _ = await planted(world, tmp_path)
+    end = asyncio.Event()
+
+    async def flow(store: Callable[..., Awaitable[UUID]]) -> list[UUID]:
+        arrived = []
+        while not end.is_set():
+            arrived.append(await store(world, from_number=OTHER_NUMBER))
+        return arrived
+
+    flows = [asyncio.create_task(flow(store)) for store in (finished, received, received)]
+    paths = [tmp_path / f"person-{number}.zip" for number in range(2)]
+    archived = await asyncio.gather(*(written(world, path) for path in paths))
+    end.set()
+    arrived = [call_id for calls in await asyncio.gather(*flows) for call_id in calls]
+    assert arrived and [(archive.calls, archive.incomplete) for archive in archived] == [(4, 1)] * 2
+    for path in paths:
+        files = entries(path)
+        assert {name.split("/")[1] for name in files if name.startswith("calls/")} == set(map(str, mine))
+        assert not any(str(call_id).encode() in content for call_id in arrived for content in files.values())
 
 
 async def test_the_export_is_logged_without_the_number(world: World, tmp_path: Path) -> None:

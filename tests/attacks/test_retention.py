@@ -32,7 +32,7 @@ from serve_app.conductor.options import ErasureOptions, ProcessingOptions
 from serve_app.conductor.retention import RetentionLoop
 from tests.attacks import test_erase as erasing
 from tests.attacks.test_erase import MARKER, erased, places_of, plant, stored
-from tests.finished import finished
+from tests.finished import START, finished
 from tests.integration.db.voices import test_voiceprints as voices
 from tests.paths import ROOT
 from tests.postgres import World, new_world
@@ -349,6 +349,33 @@ async def expire_some(world: World) -> int:
     for _ in range(30):
         calls += await retention.expire(world.database, Voices(), 3, 1000, 0.0, 3600.0) or 0
     return calls
+
+
+async def test_submissions_in_parallel_lose_nothing_and_are_not_held_up(world: World) -> None:
+    await period(world, RetentionKind.TRANSCRIPTS)
+    due = [await old_call(world) for _ in range(30)]
+    end = asyncio.Event()
+    accepted: list[UUID] = []
+
+    async def submit() -> None:
+        while not end.is_set():
+            call_id = uuid4()
+            for again in (False, True):  # the second phase of a new call, and a retry for one that expires
+                async with asyncio.timeout(5):
+                    await world.submit(call_id=call_id, recording_url="https://s.example/a" if again else None)
+            accepted.append(call_id)
+            same = {"recording_url": "https://s.example/a", "start_time": START}
+            await world.submit(call_id=due[len(accepted) % len(due)], **same)
+
+    senders = [asyncio.create_task(submit()) for _ in range(4)]
+    assert await expire(world, batch=3) == len(due)
+    end.set()
+    await asyncio.gather(*senders)
+    assert len(accepted) > 4
+    rows = await world.rows("SELECT call_id, state FROM calls WHERE call_id = ANY (:calls)", calls=accepted)
+    assert {row["call_id"] for row in rows} == set(accepted) and {row["state"] for row in rows} == {"transcribing"}
+    (left,) = await world.rows("SELECT count(*) AS n FROM transcripts t JOIN calls c ON c.id = t.call_pk")
+    assert left["n"] == 0
 
 
 async def test_the_conductor_deletes_what_is_due(world: World) -> None:
