@@ -26,7 +26,7 @@ def _json(document: dict[str, Any]) -> str:
 def _settings() -> str:
     variables: dict[tuple[str, str], list[str]] = {}  # settings of several deployments have one description
     for setting in settings.documented():
-        default = setting.default and f" ({setting.default})"
+        default = setting.default and f" (`{setting.default}`)"
         variables.setdefault((default, setting.description), []).append(setting.variable)
     rows = (
         f"- `{'`, `'.join(names)}`{default}: {description}\n" for (default, description), names in variables.items()

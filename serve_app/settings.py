@@ -137,14 +137,12 @@ class Settings(BaseSettings):
     )
     checkpoints: Path | None = Field(
         None,
-        description="The checkpoint store; unset: switchboard/checkpoints in the user's data folder "
-        "(~/.local/share).",
+        description="The checkpoint store; unset: switchboard/checkpoints in the user's data folder (~/.local/share).",
     )
     route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
     signing_parameters: tuple[str, ...] = Field(
         SIGNING_PARAMETERS,
-        description="Query parameters that only sign a URL: URLs that differ only in these are the same "
-        "recording.",
+        description="Query parameters that only sign a URL: URLs that differ only in these are the same recording.",
     )
     secrets_keys: tuple[SecretStr, ...] = Field(
         (),

@@ -30,8 +30,7 @@ class SafetyOptions(BaseModel):
 
     second_pass: bool = Field(
         True,
-        description="Decode a suspect window a second time. Without it, calls cost less and more words are "
-        "doubtful.",
+        description="Decode a suspect window a second time. Without it, calls cost less and more words are doubtful.",
     )
 
 

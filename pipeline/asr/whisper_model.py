@@ -44,13 +44,10 @@ class FasterWhisperOptions(AsrOptions):
         None,
         ge=1,
         le=256,
-        description="Chunks in one forward pass; unset: 4 on a CPU, on a GPU as many as half of its free memory "
-        "holds.",
+        description="Chunks in one forward pass; unset: 4 on a CPU, on a GPU as many as half of its free memory holds.",
     )
     beam_size: int = Field(5, ge=1, le=10, description="Hypotheses per decoding step; 1 is greedy and faster.")
-    cpu_threads: int = Field(
-        0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core."
-    )
+    cpu_threads: int = Field(0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core.")
     encoder: Literal["auto", "ctranslate2", "bfloat16"] = Field(
         "auto",
         description="Encoder on a CPU. auto: bfloat16 in PyTorch if the CPU has AMX and compute_type is auto, "

@@ -82,9 +82,7 @@ class DiarizationOptions(EngineOptions):
     STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
 
-    engine: str = Field(
-        "pyannote", description="pyannote, or clustering (voices of short windows, without pyannote)."
-    )
+    engine: str = Field("pyannote", description="pyannote, or clustering (voices of short windows, without pyannote).")
     pipeline: str = Field(
         "auto",
         description="A repository of the Hugging Face hub (owner/name@commit pins it), a folder, "

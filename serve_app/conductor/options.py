@@ -53,9 +53,7 @@ class ProcessingOptions(BaseModel):
         description="Calls that one Conductor runs at once; unset: one per core, from 4 to 32. As many more may "
         "wait for the language model.",
     )
-    fetch_per_host: int = Field(
-        16, ge=1, description="Fetches of one workspace from one host at once."
-    )
+    fetch_per_host: int = Field(16, ge=1, description="Fetches of one workspace from one host at once.")
     model_prices: tuple[NonNegativeFloat, NonNegativeFloat] = Field(
         (0.0, 0.0),
         description="Prices of a million tokens of prompts and of answers, in the currency of budgets: 0.15,0.6.",
@@ -68,9 +66,7 @@ class ProcessingOptions(BaseModel):
         ge=0,
         description="How long a fetch is retried before the call fails.",
     )
-    drain_seconds: float = Field(
-        20.0, ge=0, description="Time for running calls to finish on shutdown."
-    )
+    drain_seconds: float = Field(20.0, ge=0, description="Time for running calls to finish on shutdown.")
 
     @property
     def calls_at_once(self) -> int:

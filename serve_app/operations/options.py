@@ -38,9 +38,7 @@ class ReaderReplicas(Replicas):
 class PricedReplicas(Replicas):
     """Replicas whose cost `switchboard queue` shows."""
 
-    price_per_hour: float | None = Field(
-        None, ge=0, description="Cost of a replica per hour, in any currency."
-    )
+    price_per_hour: float | None = Field(None, ge=0, description="Cost of a replica per hour, in any currency.")
 
 
 class EngineReplicas(PricedReplicas):
