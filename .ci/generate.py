@@ -24,36 +24,35 @@ def _json(document: dict[str, Any]) -> str:
 
 
 def _settings() -> str:
+    variables: dict[tuple[str, str], list[str]] = {}  # settings of several deployments have one description
+    for setting in settings.documented():
+        default = setting.default and f" (`{setting.default}`)"
+        variables.setdefault((default, setting.description), []).append(setting.variable)
     rows = (
-        f"| `{setting.variable}` | {setting.default and f'`{setting.default}`'} | {setting.description} |\n"
-        for setting in settings.documented()
+        f"- `{'`, `'.join(names)}`{default}: {description}\n" for (default, description), names in variables.items()
     )
     return f"""# Settings
 
-Environment variables; a list is written with commas (a,b) or as JSON, an object as JSON.
-Retention periods are stored in the database, by workspace and team: `switchboard retention set`.
-The default is unlimited: calls are stored until they are deleted.
+Environment variables with their defaults in parentheses.
+A list is written with commas (a,b) or as JSON, an object as JSON.
+Retention periods are stored in the database: `switchboard retention set`; by default calls are stored until deleted.
 `make generate` writes this page from `serve_app/settings.py`.
 
-| Variable | Default | What it is |
-|---|---|---|
 {"".join(rows)}"""
 
 
 def _metrics() -> str:
     rows = []
     for metric in metric_names.EVERY:
-        labels = "; ".join(f"`{name}`: {values}" for name, values in metric.labels.items())
-        rows.append(f"| `{metric.exposed}` | {metric.KIND} | {metric.text} | {labels} | {metric.process} |\n")
+        labels = "".join(f"\n  - `{name}`: {values}" for name, values in metric.labels.items())
+        rows.append(f"- `{metric.exposed}` ({metric.KIND}, {metric.process}): {metric.text}{labels}\n")
     return f"""# Metrics
 
-For Prometheus. Each process counts in its own memory, and Ray serves the metrics of a node on one port: on one
-machine 9102 of the loopback address, in a cluster 8080. `WorkerId` and `NodeAddress`, which Ray adds, name the
-process: add up counters with `sum`, and take `max` of gauges, because every Conductor reports the same whole service.
+For Prometheus: port 9102 of the loopback address on one machine, port 8080 of each node in a cluster.
+Use `sum` for counters and `max` for gauges, because every Conductor reports the same whole service.
+In parentheses are the kind and the process that records the metric; below it are its labels.
 `make generate` writes this page from `serve_app/operations/metric_names.py`.
 
-| Name | Kind | What it says | Labels | Recorded by |
-|---|---|---|---|---|
 {"".join(rows)}"""
 
 

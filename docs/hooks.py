@@ -44,10 +44,10 @@ def packages() -> dict[str, str]:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add packages and decision records to the navigation."""
     assert config.nav is not None
-    decisions = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
+    decisions = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("0*.md"))
     listed: dict[str, list[Any]] = {
         "Packages": [{path.removesuffix("/README.md"): page} for page, path in packages().items()],
-        "Decision records": [f"decisions/{name}" for name in decisions],
+        "Decision records": [f"decisions/{name}" for name in ("README.md", *decisions)],
     }
     for section in config.nav:
         for title in listed.keys() & (section.keys() if isinstance(section, dict) else ()):

@@ -96,12 +96,12 @@ class HttpOptions(BaseModel):
     connections_per_source: int = Field(
         1024,
         ge=1,
-        description="Max. connections from one address, of the ingress's 4,096; not for trusted proxies.",
+        description="Max. connections from one address, except trusted proxies.",
     )
     trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
         (),
-        description="Addresses and networks (CIDR) of the proxies in front of the service: only their X-Forwarded-For "
-        "names the client, by its last address that is not one of them. Unset: the client is the connection's address.",
+        description="Addresses and networks (CIDR) of the proxies in front of the service: only their "
+        "X-Forwarded-For names the client.",
     )
 
 
@@ -124,21 +124,20 @@ class Settings(BaseSettings):
     data_dir: Path = Field(
         None,
         validate_default=True,
-        description="Folder for the embedded PostgreSQL and for recordings; unset: switchboard/data in the user's data "
-        "folder (~/.local/share), independent of the working directory.",
+        description="Folder of the embedded PostgreSQL and of recordings; unset: switchboard/data in the user's "
+        "data folder (~/.local/share).",
     )
     storage: str | None = Field(
         None, description="Folder for fetched recordings, as an fsspec URL (s3://...); unset: in data_dir."
     )
     scratch: str | None = Field(
         None,
-        description="Folder for decoded audio while a call runs or is played, as an fsspec URL that every node can "
-        "reach; unset: decoded/ in the recordings folder.",
+        description="Folder for decoded audio, as an fsspec URL that every node can reach; unset: decoded/ in the"
+        " recordings folder.",
     )
     checkpoints: Path | None = Field(
         None,
-        description="The checkpoint store, filled by `switchboard checkpoints fetch`; unset: "
-        "switchboard/checkpoints in the user's data folder (~/.local/share).",
+        description="The checkpoint store; unset: switchboard/checkpoints in the user's data folder (~/.local/share).",
     )
     route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
     signing_parameters: tuple[str, ...] = Field(
@@ -147,35 +146,31 @@ class Settings(BaseSettings):
     )
     secrets_keys: tuple[SecretStr, ...] = Field(
         (),
-        description="Keys that seal stored secrets (recording URLs, credentials of recording servers, secrets of "
-        "webhooks), each of 32 bytes in base64 (`openssl rand -base64 32`): the first one seals, all of them open. "
-        "Unset: with the embedded database a key is created in data_dir (secrets.key), otherwise nothing "
-        "is sealed.",
+        description="Keys that encrypt stored secrets, each of 32 bytes in base64 (`openssl rand -base64 32`): "
+        "the first one encrypts, all decrypt. Unset: with the embedded database a key in data_dir "
+        "(secrets.key), otherwise nothing is encrypted.",
     )
     seal_paths: bool = Field(
         False,
-        description="Seal paths of recording URLs too, for servers that put the secret there (/sig/5ec4e7/call.wav): "
-        "people then see only scheme, host and port. After a change: `switchboard calls reseal`.",
+        description="Encrypt paths of recording URLs too, for servers that put the secret there. After a change: "
+        "`switchboard calls reseal`.",
     )
     seal_calls: bool = Field(
         False,
-        description="Seal recordings, transcripts and stage results of new calls with a key for each call, so that "
-        "erasing a call makes its copies in old backups unreadable. Needs secrets_keys.",
+        description="Encrypt recordings, transcripts and stage results of new calls with a key for each call. "
+        "Needs secrets_keys.",
     )
     egress: Literal["allow", "deny"] = Field(
         "allow",
-        description="deny: connect only to hosts that settings name (database, storage, model servers), to recording "
-        "hosts and to webhook receivers; nothing is downloaded or reported.",
+        description="deny: connect only to hosts that settings name, to recording hosts and to webhook receivers.",
     )
     log_format: Literal["auto", "text", "json"] = Field(
         "auto",
-        description="Log format: text, json (one object per line), or auto: text if the logs go to a terminal, "
-        "otherwise json.",
+        description="text, json (one object per line), or auto: text in a terminal, otherwise json.",
     )
     log_dir: Path | None = Field(
         None,
-        description="Folder for the logs of `switchboard up`: switchboard.log, 6 files of 50 MB at most; unset: "
-        "standard output.",
+        description="Folder for the logs of `switchboard up` (6 files of 50 MB at most); unset: standard output.",
     )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)

@@ -76,34 +76,31 @@ class AnalysisOptions(BaseModel):
     engine: str = Field(
         "rules",
         validate_default=True,
-        description="rules (built in, no network) or llm (a language model behind an OpenAI-compatible endpoint; the "
-        "words of every call are sent there).",
+        description="rules (no network), or llm: an OpenAI-compatible endpoint, which receives the words of every"
+        " call.",
     )
     base_url: Address = Field(
         None,
         validate_default=True,
-        description="The model's endpoint up to and including its version, such as http://127.0.0.1:8000/v1; "
-        "/chat/completions is added.",
+        description="The endpoint up to its version, such as http://127.0.0.1:8000/v1.",
     )
     model: str | None = Field(None, validate_default=True, description="Name of the model at the endpoint.")
-    api_key: ApiKey = Field(None, description="Sent to the endpoint as a bearer token; never logged, shown or stored.")
+    api_key: ApiKey = Field(None, description="Bearer token for the endpoint; never logged, shown or stored.")
     timeout_seconds: float = Field(
-        120.0, gt=0, le=3600, description="Maximum time for one call in total, including retries and split requests."
+        120.0, gt=0, le=3600, description="Maximum time for one call, with retries and split requests."
     )
     max_tokens: int = Field(4096, ge=256, description="Maximum length of one answer, in tokens.")
     max_transcript_tokens: int = Field(
         12_000,
         ge=200,
-        description="Transcript sent in one request, in tokens as estimated (3 bytes each); longer calls are split. "
-        "With the answer and some 2200 tokens of instructions it has to fit into the model's context.",
+        description="Transcript in one request, in tokens of 3 bytes; longer calls are split. Transcript, answer "
+        "and some 2200 tokens of instructions must fit into the model's context.",
     )
     tone_by_voice: ToneByVoice = Field(
         "customers",
-        description="Whose voice counts, in addition to the words, for the strength of sentiment: "
-        "customers, nobody or "  # language: ok
-        "everybody. Emotions of employees must not be inferred from their voices in the European Union (AI Act, "
-        "Article 5(1)(f)): for agents, and for anyone not confirmed as a customer, only words count unless this is "
-        "everybody.",
+        description="Whose voice strengthens sentiment, in addition to the words: customers, "
+        "nobody or everybody. "  # language: ok
+        "The EU AI Act, Article 5(1)(f), prohibits inferring emotions of employees from voices.",
     )
     language: str | None = Field(
         None,

@@ -98,13 +98,12 @@ class AsrOptions(EngineOptions):
     engine: str = Field("faster-whisper", description="Which engine of `ENGINES`.")
     model: str = Field(
         "auto",
-        description="A named model of the engine (a Whisper size; openai: the server's name for it), "
-        "a repository of the Hugging Face hub (owner/name@commit pins it), a folder (/..., ./..., ~/...), or "
-        "auto: the best available model for the device (faster-whisper prefers large-v3-turbo on a GPU and small on a "
-        "CPU; where that one is not available, it uses the best stored multilingual model and logs a warning).",
+        description="A model of the engine, a repository of the Hugging Face hub (owner/name@commit pins it), a "
+        "folder (/..., ./..., ~/...), or auto: large-v3-turbo on a GPU, small on a CPU, else the best"
+        " stored multilingual model, with a warning.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
+        "auto", description="auto: the GPU if there is one, and an error if it cannot be used."
     )
 
 

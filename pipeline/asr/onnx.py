@@ -38,7 +38,7 @@ class OnnxOptions(AsrOptions):
         description="Language of calls without a known one (ISO 639-1): these models do not detect it.",
     )
     quantization: str | None = Field(
-        None, pattern=r"^\w+$", description="Which of a model's variants: int8 takes *.int8.onnx; unset: the plain one."
+        None, pattern=r"^\w+$", description="Variant of the model: int8 takes *.int8.onnx; unset: the plain one."
     )
     cpu_threads: int = Field(0, ge=0, description="Threads on a CPU, of all chunks at once; 0: one for each core.")
 

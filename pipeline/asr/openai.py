@@ -36,28 +36,26 @@ class OpenAIOptions(AsrOptions):
 
     base_url: Address = Field(
         None,
-        description="The server up to and including its version, such as http://127.0.0.1:8000/v1; "
-        "/audio/transcriptions is added. The sound of every call is sent there.",
+        description="The server up to its version, such as http://127.0.0.1:8000/v1. It receives the sound of "
+        "every call.",
     )
-    api_key: ApiKey = Field(None, description="Sent to the server as a bearer token; never logged, shown or stored.")
+    api_key: ApiKey = Field(None, description="Bearer token for the server; never logged, shown or stored.")
     api_key_env: str | None = Field(
         None,
         pattern=r"^[A-Z][A-Z0-9_]*$",
-        description="Name of an environment variable of the node that holds the key instead, so that a run can use "
-        "another server's key without storing it.",
+        description="Name of the node's environment variable with the key instead, for runs.",
     )
     language: str | None = Field(
         None,
         pattern=r"^[a-z]{2,3}$",
-        description="The one language of all calls (ISO 639-1), sent with every request. Unset: the server detects it; "
-        "required if the server does not report it.",
+        description="The one language of all calls (ISO 639-1); required if the server does not report it.",
     )
     timeout_seconds: float = Field(
         60.0, gt=0, le=600, description="Longest time for one chunk of sound, repeated requests included."
     )
     concurrency: int = Field(8, ge=1, le=256, description="Parallel requests of each Transcriber.")
     vocabulary: Literal["on", "off"] = Field(
-        "off", description="Whether names and terms are sent as a prompt. Measure first whether it helps the model."
+        "off", description="Send names and terms as a prompt. Measure first whether it helps the model."
     )
 
     @model_validator(mode="after")

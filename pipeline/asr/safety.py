@@ -30,8 +30,7 @@ class SafetyOptions(BaseModel):
 
     second_pass: bool = Field(
         True,
-        description="Whether a window whose text is suspect is decoded a second time, alone and with fallbacks. "
-        "Without it, calls cost less and more of their words are marked doubtful.",
+        description="Decode a suspect window a second time. Without it, calls cost less and more words are doubtful.",
     )
 
 

@@ -47,18 +47,16 @@ class FasterWhisperOptions(AsrOptions):
         description="Chunks in one forward pass; unset: 4 on a CPU, on a GPU as many as half of its free memory holds.",
     )
     beam_size: int = Field(5, ge=1, le=10, description="Hypotheses per decoding step; 1 is greedy and faster.")
-    cpu_threads: int = Field(
-        0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core. A batch has up to 4."
-    )
+    cpu_threads: int = Field(0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core.")
     encoder: Literal["auto", "ctranslate2", "bfloat16"] = Field(
         "auto",
-        description="Encoder on a CPU. bfloat16: PyTorch, in that format; auto: the same, if the CPU multiplies "
-        "it in tiles (AMX) and compute_type is auto, else CTranslate2. A GPU always uses CTranslate2's.",
+        description="Encoder on a CPU. auto: bfloat16 in PyTorch if the CPU has AMX and compute_type is auto, "
+        "else CTranslate2.",
     )
     vocabulary: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="Whether names and terms are passed to the model as a prompt. auto: if the checkpoint's manifest "
-        "says that this was measured to help.",
+        description="Pass names and terms to the model as a prompt. auto: if the checkpoint's manifest says that "
+        "it helps.",
     )
 
 

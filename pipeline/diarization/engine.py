@@ -82,24 +82,22 @@ class DiarizationOptions(EngineOptions):
     STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
 
-    engine: str = Field(
-        "pyannote", description="Which engine: pyannote, or clustering (voices of short windows, without pyannote)."
-    )
+    engine: str = Field("pyannote", description="pyannote, or clustering (voices of short windows, without pyannote).")
     pipeline: str = Field(
         "auto",
-        description="A pyannote pipeline: a repository of the Hugging Face hub (owner/name@commit pins it), a folder "
-        "(/..., ./..., ~/...), segmentation-3.0+campplus, or auto (pyannote/speaker-diarization-community-1 with a hub "
-        "token, else the former). Of the engine clustering: campplus, or a folder with its file; auto: campplus.",
+        description="A repository of the Hugging Face hub (owner/name@commit pins it), a folder, "
+        "segmentation-3.0+campplus, or auto: pyannote/speaker-diarization-community-1 with a hub "
+        "token, else the former. Engine clustering: campplus, a folder, or auto.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Device; auto: the GPU if there is one, with an error if it cannot be used."
+        "auto", description="auto: the GPU if there is one, and an error if it cannot be used."
     )
     batch_size: int | None = Field(
         None,
         ge=1,
         description="Windows of sound in one forward pass; unset: on a CPU 4 (clustering: 8), on a GPU 32 (64).",
     )
-    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, of the whole process; 0: one for each core.")
+    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU; 0: one for each core.")
     min_speakers: int = Field(1, ge=1, description="Minimum number of speakers in a mixed recording.")
     max_speakers: int | None = Field(None, ge=1, description="Maximum number of speakers; unset: as many as detected.")
 

@@ -38,7 +38,7 @@ class PyannoteOptions(DiarizationOptions):
     model_config = ConfigDict(extra="forbid")
 
     trust_checkpoint: bool = Field(
-        False, description="Read checkpoints that hold more than weights, which can run code of their author."
+        False, description="Read checkpoints with more than weights, which can run code of their author."
     )
 
 

@@ -57,11 +57,10 @@ class EmbeddingOptions(EngineOptions):
     ENGINES: ClassVar[Registry] = ENGINES
     OFF: ClassVar[str | None] = OFF
 
-    engine: str = Field("off", description="Which engine of `ENGINES` makes calls searchable by meaning; off: none.")
+    engine: str = Field("off", description="Engine that makes calls searchable by meaning; off: none.")
     model: str = Field(
         "multilingual-e5-small-q4",
-        description="A model of the checkpoint store, or a folder (/..., ./..., ~/...) that holds one. Nothing is "
-        "downloaded by itself: `switchboard checkpoints fetch multilingual-e5-small-q4`.",
+        description="A model of the checkpoint store (`switchboard checkpoints fetch` gets it), or a folder.",
     )
 
     @property

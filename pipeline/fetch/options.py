@@ -23,17 +23,15 @@ class FetchOptions(BaseModel):
     allowed_hosts: AllowedHosts = Field(
         (),
         description="Hosts inside your network that recordings of every workspace may be fetched from: names, "
-        "addresses, networks (CIDR), each with an optional port (pbx.local:8088). All other hosts must be on the "
-        "public Internet. If workspaces belong to different customers, give each its own list: `switchboard "
-        "workspaces hosts`.",
+        "addresses, networks (CIDR), optionally with a port (pbx.local:8088). For one workspace: "
+        "`switchboard workspaces hosts`.",
     )
     ports: Ports = Field(
         ("80", "443", "1024-65535"),
-        description="Ports that may be fetched from: single ports and ranges. Those of databases, caches, "
-        "orchestration and remote control are refused all the same.",
+        description="Ports that may be fetched from, except those of databases, caches, orchestration and remote "
+        "control.",
     )
     ca_file: str | None = Field(
         None,
-        description="PEM file of additional certificate authorities to trust, for servers of recordings and for "
-        "receivers of webhooks.",
+        description="PEM file of additional certificate authorities, for recordings and webhooks.",
     )

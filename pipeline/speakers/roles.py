@@ -55,8 +55,8 @@ class RoleOptions(BaseModel):
 
     calibration: Path | None = Field(
         None,
-        description="File that `switchboard voiceprints calibrate` wrote for an embedder, or a folder of them; left "
-        "out: calibration.toml in the diarization pipeline's folder, if it has one.",
+        description="File of `switchboard voiceprints calibrate`, or a folder of them; unset: calibration.toml of"
+        " the diarization pipeline.",
     )
 
     def calibration_of(self, model: str) -> VoiceCalibration | None:

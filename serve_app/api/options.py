@@ -39,13 +39,12 @@ class ApiOptions(BaseModel):
     per_minute: float = Field(
         1200.0,
         gt=0,
-        description="Requests to the API a minute for one key; more get 429. A rested key may send a quarter at once.",
+        description="Requests to the API a minute for one key; a rested key may send a quarter at once.",
     )
     run_models: tuple[str, ...] = Field(
         (),
-        description="Models with which runs that were created over HTTP may start engines, as in the settings: "
-        "whisper-tiny.en,campplus. Unset: such runs use the engines of the service. Runs of the command line may use "
-        "any model.",
+        description="Models with which runs that were created over HTTP may start engines: "
+        "whisper-tiny.en,campplus. Unset: such runs use the engines of the service.",
     )
 
     @property

@@ -21,8 +21,7 @@ class ErasureOptions(BaseModel):
     remember_days: float = Field(
         90.0,
         gt=0,
-        description="How long the service remembers, by a digest, that a call was erased: a late submission of it is "
-        "accepted and not stored.",
+        description="How long a late submission of an erased call is accepted and not stored.",
     )
 
 
@@ -51,28 +50,23 @@ class ProcessingOptions(BaseModel):
     concurrency: int | None = Field(
         None,
         ge=1,
-        description="Calls that one Conductor runs at once; unset: one per core of its machine, from 4 to 32. As many "
-        "more may wait for the language model.",
+        description="Calls that one Conductor runs at once; unset: one per core, from 4 to 32. As many more may "
+        "wait for the language model.",
     )
-    fetch_per_host: int = Field(
-        16, ge=1, description="Calls of one workspace whose recordings are fetched from one host at once."
-    )
+    fetch_per_host: int = Field(16, ge=1, description="Fetches of one workspace from one host at once.")
     model_prices: tuple[NonNegativeFloat, NonNegativeFloat] = Field(
         (0.0, 0.0),
-        description="Price of a million tokens of prompts and of a million tokens of answers of the language model, in "
-        "the currency of budgets: 0.15,0.6.",
+        description="Prices of a million tokens of prompts and of answers, in the currency of budgets: 0.15,0.6.",
     )
     lease_seconds: float = Field(
-        10.0, gt=1, description="A job is claimed by another Conductor after this time without a renewal of its lease."
+        10.0, gt=1, description="Another Conductor claims a job after this time without a renewal of its lease."
     )
     retry_window_seconds: float = Field(
         6 * 3600,
         ge=0,
-        description="How long a fetch is retried (404, 5xx, timeout, storage unavailable) before the call fails.",
+        description="How long a fetch is retried before the call fails.",
     )
-    drain_seconds: float = Field(
-        20.0, ge=0, description="On shutdown, time for running calls to finish before they are requeued."
-    )
+    drain_seconds: float = Field(20.0, ge=0, description="Time for running calls to finish on shutdown.")
 
     @property
     def calls_at_once(self) -> int:

@@ -56,13 +56,12 @@ class LimitOptions(BaseModel):
     per_minute: float = Field(
         600.0,
         gt=0,
-        description="Submissions a minute for one API key; more get 429. A rested key may send a third at once.",
+        description="Submissions a minute for one API key; a rested key may send a third at once.",
     )
     backlog: int = Field(
         100_000,
         ge=1,
-        description="Calls of one workspace that may wait for their recording or their turn; further ones with a "
-        "recording get 429. Counted every few seconds, so that a burst may go beyond it.",
+        description="Waiting calls of one workspace; further ones with a recording get 429.",
     )
 
     @property

@@ -38,9 +38,7 @@ class ReaderReplicas(Replicas):
 class PricedReplicas(Replicas):
     """Replicas whose cost `switchboard queue` shows."""
 
-    price_per_hour: float | None = Field(
-        None, ge=0, description="Cost of a replica per hour, for `switchboard queue`; in any currency."
-    )
+    price_per_hour: float | None = Field(None, ge=0, description="Cost of a replica per hour, in any currency.")
 
 
 class EngineReplicas(PricedReplicas):
@@ -74,7 +72,7 @@ class ScalingOptions(BaseModel):
     )
     task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
     target_drain_seconds: float = Field(
-        300.0, gt=0, description="Time in which to drain the backlog: replicas are added until they can."
+        300.0, gt=0, description="Replicas are added until they drain the backlog in this time."
     )
     down_seconds: float = Field(
         120.0, ge=0, description="How long fewer replicas must be needed before one is removed."

@@ -22,12 +22,12 @@ class WebhookOptions(BaseModel):
 
     allowed_hosts: AllowedHosts = Field(
         (),
-        description="Receivers inside your own network: names, addresses, networks (CIDR), optionally with a port "
-        "(crm.local:8088). Their URLs may use http. Every other receiver must be on the public Internet and use https.",
+        description="Receivers inside your network, also over http: names, addresses, networks (CIDR), optionally"
+        " with a port (crm.local:8088).",
     )
     retry_seconds: tuple[NonNegativeFloat, ...] = Field(
         RETRY_SECONDS,
         max_length=50,
-        description="Pauses before the second and each further attempt, jittered by 10 %; then the delivery fails.",
+        description="Pauses before the second and each further attempt; then the delivery fails.",
     )
     retention_days: float = Field(30.0, gt=0, description="How long events and the log of their deliveries are kept.")

@@ -27,7 +27,7 @@ class CtcAlignerOptions(AlignmentOptions):
     model_config = ConfigDict(extra="forbid")
 
     quantization: str | None = Field(
-        None, pattern=r"^\w+$", description="Which of a model's variants: int8 takes *.int8.onnx; unset: the plain one."
+        None, pattern=r"^\w+$", description="Variant of the model: int8 takes *.int8.onnx; unset: the plain one."
     )
 
 

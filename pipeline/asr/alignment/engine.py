@@ -61,16 +61,15 @@ class AlignmentOptions(EngineOptions):
 
     engine: str = Field(
         "whisper",
-        description="Aligner of `pipeline.asr.alignment.ENGINES` that adds word times if the recognition "
-        "engine returns none; loaded only for such an engine. off: none.",
+        description="Aligner that adds word times if the recognition engine returns none; off: none.",
     )
     model: str = Field(
         "auto",
-        description="A named model of the aligner, a repository of the Hugging Face hub (owner/name@commit "
-        "pins it), a folder (/..., ./..., ~/...), or auto (whisper: base; ctc: nemo-parakeet-ctc-0.6b).",
+        description="A model of the aligner, a repository or folder as for recognition, or auto (whisper: base; "
+        "ctc: nemo-parakeet-ctc-0.6b).",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
+        "auto", description="auto: the GPU if there is one, and an error if it cannot be used."
     )
 
     @property

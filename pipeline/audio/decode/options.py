@@ -22,8 +22,8 @@ class DecodeOptions(BaseModel):
     max_seconds: float = Field(
         6 * 3600.0,
         gt=0,
-        description="Longest recording, in seconds of decoded audio. Its samples and the size of its decoded sound are "
-        "bounded in proportion: as many as stereo at 96 kHz has in that time, and as three channels of speech take.",
+        description="Longest recording, in seconds; the number of samples and the decoded size are limited in "
+        "proportion.",
     )
 
     @property
