@@ -87,7 +87,8 @@ CLUSTER = tests/acceptance/test_cluster.py
 cluster: setup  ## a cluster by `ray up` over SSH, as root (apt-get install openssh-server rsync); not in a checkout below /tmp
 	@$(PYTEST) -m slow $(CLUSTER)
 
-LLAMA = tests/unit/pipeline/analysis/test_real_language_model.py tests/integration/serve_app/operations/test_llm_scaling.py
+LLAMA = tests/unit/pipeline/analysis/test_real_language_model.py tests/integration/serve_app/operations/test_llm_scaling.py \
+	tests/integration/serve_app/api/test_ask.py
 llama: setup  ## the language-model engine against llama.cpp's server and a real, very small model; scaling of a model's cluster
 	@$(BIN)/python -m tests.llama_server
 	@$(PYTEST) -m slow $(LLAMA)
@@ -136,7 +137,7 @@ LISTED = import sys, tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]], sep="\n")
 
 lock: setup  ## renew requirements.lock, and what images and nodes install beside it (serve_app/deploy/*.lock)
-	@$(COMPILE) --extra dev --extra evaluation pyproject.toml --output-file requirements.lock
+	@$(COMPILE) --extra dev --extra evaluation --extra mcp pyproject.toml --output-file requirements.lock
 	@# botocore wants a python-dateutil below that of the lock; all else is as locked
 	@grep -oE '^[A-Za-z0-9._-]+==[^ ]+' requirements.lock | grep -v '^python-dateutil==' > $(VENV)/locked
 	@for extra in aws cuda gcp; do $(BIN)/python -c '$(LISTED)' $$extra | \

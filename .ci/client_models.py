@@ -21,7 +21,7 @@ CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
 # Schemas for administrators only, and those with a separate form in the client.
 EXCLUDED = {
     *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Read", "Workspace", "Problem", "SubmitBody"),
-    *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody"),
+    *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "CallQuery"),
     *("Endpoint", "CreatedWebhook", "DeliverySummary", "Attempt", "CredentialInfo", "Server", "Hosts", "SavedView"),
 }
 

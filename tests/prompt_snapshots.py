@@ -6,9 +6,11 @@ each version's texts, and takes no second one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from uuid import UUID
 
-from pipeline.analysis.llm import questions
+from pipeline.analysis.llm import call_answers, questions
 from pipeline.analysis.llm.findings import VERSION
 from pipeline.analysis.llm.prompt import Message, messages, parts, repair
 from pipeline.domain.questions import Question
@@ -43,6 +45,13 @@ def _shown(messages: Sequence[Message]) -> str:
     return "".join(f"--- {message['role']}\n{message['content']}\n" for message in messages)
 
 
+def _asked() -> Sequence[Message]:
+    """Return the prompt of a question about calls, which is no part of the findings."""
+    calls = [call_answers.AskedCall(UUID(int=1), datetime(2026, 11, 2, 9), call(*LINES).transcript)]
+    question = "Who cancels, {and} why?"
+    return call_answers.messages(question, call_answers.choose(question, calls, 1000))
+
+
 def versions(texts: Mapping[str, str], recorded: str) -> str:
     """Return the lines of `versions.txt` with these texts. Raises ValueError if their version has others."""
     lines = dict(line.split() for line in recorded.splitlines())
@@ -55,4 +64,8 @@ def versions(texts: Mapping[str, str], recorded: str) -> str:
 def files() -> dict[str, str]:
     """Return every file of the folder by name."""
     texts = rendered()
-    return {**texts, VERSIONS: versions(texts, (FOLDER / VERSIONS).read_text(encoding="utf-8"))}
+    return {
+        **texts,
+        "ask.txt": _shown(_asked()),
+        VERSIONS: versions(texts, (FOLDER / VERSIONS).read_text(encoding="utf-8")),
+    }

@@ -24,6 +24,7 @@ from pipeline.audio.decode.options import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
 from pipeline.fetch.options import FetchOptions
 from pipeline.speakers.profile import Voices
+from serve_app.answers.asking import AnsweringModel
 from serve_app.api.app import Route, build_api
 from serve_app.api.options import ApiOptions
 from serve_app.api.uploads import ReceiveOptions
@@ -46,6 +47,7 @@ def served(
     store: Path | None = None,
     call_keys: CallKeys | None = None,
     receive: ReceiveOptions | None = None,
+    answering: AnsweringModel | None = None,
 ) -> Iterator[str]:
     """Yields its base URL."""
 
@@ -64,6 +66,7 @@ def served(
         store=store,
         check_run=check_run,
         receive=receive or ReceiveOptions(UPLOADS, FetchOptions()),
+        answering=answering,
     )
     with serving.served(api) as base:
         yield base

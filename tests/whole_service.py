@@ -10,6 +10,7 @@ from starlette.routing import Mount
 from db.core.database import Database
 from pipeline.audio.decode.options import DecodeOptions
 from pipeline.speakers.profile import Voices
+from serve_app.answers.asking import AnsweringModel
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
 from serve_app.api.uploads import ReceiveOptions
@@ -29,6 +30,7 @@ def application(
     reads: ApiOptions = READS,
     submissions: LimitOptions = SUBMISSIONS,
     receive: ReceiveOptions | None = None,
+    answering: AnsweringModel | None = None,
 ) -> Starlette:
     """Both applications in one."""
 
@@ -38,7 +40,8 @@ def application(
             yield database
 
     check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)
-    api = build_api(reads, DecodeOptions(), opened, voices=Voices(), check_run=check_run, receive=receive)
+    room = {"voices": Voices(), "check_run": check_run, "receive": receive, "answering": answering}
+    api = build_api(reads, DecodeOptions(), opened, **room)
     intake = build_intake(submissions, lambda: open_store(url, submissions.POOL_SIZE, backlog=submissions.backlog))
 
     @asynccontextmanager
@@ -57,8 +60,9 @@ def served(
     reads: ApiOptions = READS,
     submissions: LimitOptions = SUBMISSIONS,
     receive: ReceiveOptions | None = None,
+    answering: AnsweringModel | None = None,
 ) -> Iterator[str]:
     """Yields the base URL."""
-    app = application(url, reads, submissions, receive)
+    app = application(url, reads, submissions, receive, answering)
     with serving.served(app) as base:
         yield base

@@ -71,6 +71,7 @@ class CallFilter:
     score_from: float | None = None
     score_below: float | None = None
     oldest_first: bool = False  # sorts the list by start, the earliest first; not with `text` and `name`
+    call_ids: tuple[UUID, ...] = ()  # one of these calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,13 @@ async def latest_calls(
 async def count_calls(database: Database, reader: Reader, filters: CallFilter) -> int:
     """Return the number of calls that match a filter without `text` and `name`."""
     async with database.transaction(reader, snapshot=True) as connection:
-        matching = sa.select(sa.func.count()).select_from(calls).where(*await conditions(connection, reader, filters))
-        return int((await connection.execute(matching)).scalar_one())
+        return await count(connection, reader, filters)
+
+
+async def count(connection: AsyncConnection, reader: Reader, filters: CallFilter) -> int:
+    """Return the same as `count_calls`, in a transaction of the reader."""
+    matching = sa.select(sa.func.count()).select_from(calls).where(*await conditions(connection, reader, filters))
+    return int((await connection.execute(matching)).scalar_one())
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +241,8 @@ def _indexed_conditions(reader: Reader, filters: CallFilter) -> list[sa.ColumnEl
         clauses.append(calls.c.state.in_(filters.states))
         if COMPLETED not in filters.states:
             clauses.append(_UNFINISHED)
+    if filters.call_ids:
+        clauses.append(calls.c.call_id.in_(filters.call_ids))
     if filters.started_from is not None:
         clauses.append(calls.c.start_time >= filters.started_from)
     if filters.started_before is not None:

@@ -53,10 +53,7 @@ async def closest_calls(
     `filters`: conditions on calls, except words and names. `offload`: see `hits`. Raises `OtherModel`.
     """
     async with database.transaction(reader) as connection:
-        stored = await connection.scalar(sa.select(passage_model.c.model))
-        if stored != model:
-            raise OtherModel(stored)
-        passages_by_call = await _closest(connection, await _passages(connection, reader, filters), list(vector), limit)
+        passages_by_call = await closest_passages(connection, reader, vector, model, filters, limit)
         lines = await call_list.lines(connection, list(passages_by_call))
     hits: dict[int, tuple[Hit, ...]] = {}
     call_pks, keys = list(passages_by_call), call_keys.of(database)
@@ -66,6 +63,21 @@ async def closest_calls(
         turns = {row.call_pk: open_turns(keys, row.turns, as_text=True) for row in rows}
         hits |= await offload(passage_hits, turns, {pk: passages_by_call[pk] for pk in few})
     return tuple(replace(line, hits=hits.get(pk, ())) for pk, line in zip(passages_by_call, lines, strict=True))
+
+
+async def closest_passages(
+    connection: AsyncConnection,
+    reader: Reader,
+    vector: Sequence[float],
+    model: str,
+    filters: CallFilter,
+    limit: int,
+) -> dict[int, list[SimilarPassage]]:
+    """Return the best passages of the closest calls by row id, the best call first. See `closest_calls`."""
+    stored = await connection.scalar(sa.select(passage_model.c.model))
+    if stored != model:
+        raise OtherModel(stored)
+    return await _closest(connection, await _passages(connection, reader, filters), list(vector), limit)
 
 
 async def _passages(connection: AsyncConnection, reader: Reader, filters: CallFilter) -> sa.Select[Any]:

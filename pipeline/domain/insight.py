@@ -44,7 +44,7 @@ ModelTexts = dict[str, ModelText]
 """Answers by what was asked: a digest of the model, the instructions and the part of the transcript."""
 
 
-Topic = Literal["call", "questions"]
+Topic = Literal["call", "questions", "ask"]
 
 
 @dataclass(frozen=True, slots=True)

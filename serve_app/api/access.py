@@ -210,7 +210,7 @@ class Authorizer:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._place(work, sender))
             async with self._answered():
-                query = await self._with_times(query, sender)
+                query = await with_times(self._database, query, sender.workspace_id)
                 reading = ApiRequest(request, query, self._database, reader, sender, *self._shared)
                 answer = await route.handler(reading)
             if request.method == "HEAD" and isinstance(answer, StreamingResponse):
@@ -222,13 +222,6 @@ class Authorizer:
             if isinstance(answer, StreamingResponse):
                 answer = self._watch(reading, route).over(answer, stack.pop_all())
         return answer
-
-    async def _with_times(self, query: Q, sender: Sender) -> Q:
-        """Return the query with times in place of dates, in the time zone of the workspace."""
-        if not query.days():
-            return query
-        workspace = await directory.find_workspace(self._database, sender.workspace_id)
-        return query.in_zone(ZoneInfo(workspace.time_zone))
 
     def _watch(self, reading: ApiRequest[Any], route: Route) -> Watch:
         may_read = partial(reading.may_still_read, route.scope)
@@ -276,6 +269,14 @@ class Authorizer:
 def _canceled(error: Exception) -> bool:
     cause = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(cause, psycopg.errors.QueryCanceled)
+
+
+async def with_times(database: Database, query: Q, workspace_id: UUID) -> Q:
+    """Return the query with times in place of dates, in the time zone of the workspace."""
+    if not query.days():
+        return query
+    workspace = await directory.find_workspace(database, workspace_id)
+    return query.in_zone(ZoneInfo(workspace.time_zone))
 
 
 def json_answer(reading: ApiRequest[Any], data: Any, same: Any = None) -> Response:

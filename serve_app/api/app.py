@@ -22,8 +22,10 @@ from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.domain.voices import VoicePolicy
 from pipeline.embedding import EmbeddingOptions
+from serve_app.answers.asking import AnsweringModel
 from serve_app.api import (
     administration,
+    ask,
     audio,
     calibrations,
     calls,
@@ -146,6 +148,7 @@ ROUTES = (
 
 EVERY_ROUTE = (
     *ROUTES,
+    *ask.ROUTES,
     *uploads.ROUTES,
     *statistics.ROUTES,
     *saved_views.ROUTES,
@@ -194,12 +197,14 @@ def build_api(
     poster: Poster | None = None,
     sealer: Sealer | None = None,
     receive: ReceiveOptions | None = None,
+    answering: AnsweringModel | None = None,
 ) -> FastAPI:
     """Return an application of `EVERY_ROUTE`, openapi.json and docs.
 
     `stamp`, `source_header`: see `serve_app.intake.submit`. `embedding`, `store`: model and checkpoints for search by
     meaning; None: switched off. `scratch_root`: see `SoundFolder`. `voices`: computes voice profiles. `poster` checks
     addresses of webhooks, `sealer` seals secrets; None: only public ones, unsealed. `receive`: for uploads.
+    `answering`: the language model that answers questions about calls.
     """
     authorizers: list[Authorizer] = []
 
@@ -208,7 +213,7 @@ def build_api(
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database())
             model = (embedding or EmbeddingOptions(), store)
-            tools = open_tools(database, options, decode, scratch_root, *model, poster, sealer)
+            tools = open_tools(database, options, decode, scratch_root, *model, poster, sealer, answering)
             opened = await stack.enter_async_context(tools)
             source = partial(source_of, header=source_header)
             receiver = Receiver(database, receive) if receive is not None else None

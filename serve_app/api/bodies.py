@@ -3,8 +3,9 @@ from uuid import UUID
 from zoneinfo import available_timezones
 
 import phonenumbers
-from pydantic import AfterValidator, AwareDatetime, Field, ValidationError, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from starlette.requests import Request
 
 from db.records.retention import MAX_DAYS
@@ -24,11 +25,12 @@ B = TypeVar("B", bound="Body")
 MAX_BODY_BYTES: Final = 128 * 1024  # 2,000 callIds of a run
 
 
-def _name(text: str) -> str:
-    tidy = " ".join(text.split())
-    if not tidy:
+def tidy(text: str) -> str:
+    """Return the text with single spaces. Raises ValueError for a blank one."""
+    words = " ".join(text.split())
+    if not words:
         raise ValueError("must not be blank")
-    return tidy
+    return words
 
 
 def _country(code: str) -> str:
@@ -43,9 +45,9 @@ def _zone(name: str) -> str:
     return name
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(tidy)]
 Zone = Annotated[str, AfterValidator(_zone)]
-Alias = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_name)]
+Alias = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(tidy)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[UUID, Field(strict=False)]
 Moment = Annotated[AwareDatetime, Field(strict=False)]
@@ -290,7 +292,7 @@ class NewErasure(Body):
 async def read_admin_body(request: Request, model: type[B]) -> B:
     """Return the parsed body. Raises `AdminBodyRefused` with every fault; faults contain no sent values."""
     check_media_type(request.headers.getlist("content-type"), request.headers.getlist("content-encoding"))
-    names = frozenset(str(field.alias) for field in model.model_fields.values())
+    names = _names(model)
     try:
         body, faults = read_object(await read_body(request, LimitOptions(), MAX_BODY_BYTES), names)
     except InvalidBody as error:
@@ -298,7 +300,7 @@ async def read_admin_body(request: Request, model: type[B]) -> B:
     try:
         parsed = model.model_validate(body)
     except ValidationError as error:
-        faults += [_fault(item, names) for item in error.errors(include_url=False, include_input=False)]
+        faults += [_fault(item, model) for item in error.errors(include_url=False, include_input=False)]
         raise AdminBodyRefused(list(dict.fromkeys(faults))) from None
     faults += _nulls(parsed)
     if not parsed.model_fields_set:
@@ -319,10 +321,28 @@ def _nulls(body: Body) -> list[Fault]:
     ]
 
 
-def _fault(error: Any, names: frozenset[str]) -> Fault:
+def _fault(error: Any, model: type[Body]) -> Fault:
+    names = _names(model)
     name = next((part for part in error["loc"] if part in names), None)
     place = "".join(f"[{part}]" for part in error["loc"][1:] if isinstance(part, int))
     message = str(error["msg"]).removeprefix("Value error, ").rstrip(".")
+    inner = next((_nested(field) for field in model.model_fields.values() if field.alias == name), None)
+    if inner is not None and len(error["loc"]) > 1:  # the field of an object
+        inner_name, inner_names = str(error["loc"][1]), _names(inner)
+        if inner_name in inner_names:
+            return Fault(f"/{name}/{inner_name}", f"{name}.{inner_name}: {message}.")
+        sentence = unknown("field", inner_name, inner_names)
+        return Fault(f"/{name}", f"{name}: {sentence} Fields are: {', '.join(sorted(inner_names))}.")
     if error["type"] == "extra_forbidden" and name is None:
         return Fault("", f"{unknown('field', str(error['loc'][-1]), names)} Fields are: {', '.join(sorted(names))}.")
     return Fault(f"/{name}" if name else "", f"{name}{place}: {message}." if name else f"The body: {message}.")
+
+
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    return frozenset(str(field.alias) for field in model.model_fields.values())
+
+
+def _nested(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the model of a field that is an object."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

@@ -32,6 +32,7 @@ class ApiReplica:
     """A Serve replica of the API, configured by the settings of its node."""
 
     def __serve_build_asgi_app__(self) -> FastAPI:
+        from serve_app.answers.asking import AnsweringModel
         from serve_app.api.app import build_api
         from serve_app.experiments.configuration import check
         from serve_app.webhooks.post import Poster
@@ -67,6 +68,7 @@ class ApiReplica:
             poster=Poster(settings.webhooks, settings.fetch.ca_file),
             sealer=settings.sealer(),
             receive=_receive_options(settings),
+            answering=AnsweringModel(settings.analysis, settings.processing.model_prices),
         )
         return trust_proxies(api, settings.http.trusted_proxies)
 

@@ -120,6 +120,26 @@ class MeaningOff(Refusal):
     status, kind, title = 409, "search-by-meaning-off", "Search by meaning is switched off"
 
 
+class LanguageModelOff(Refusal):
+    """No language model is configured: the operator has to set SWITCHBOARD_ANALYSIS__ENGINE=llm, and
+    SWITCHBOARD_ANALYSIS__BASE_URL and SWITCHBOARD_ANALYSIS__MODEL to the model."""
+
+    status, kind, title = 409, "language-model-off", "No language model is configured"
+
+
+class ModelBudgetSpent(Refusal):
+    """The budget of the workspace for the language model is used up for today (UTC). Ask tomorrow, or ask the operator
+    to raise it with `switchboard workspaces budget`."""
+
+    status, kind, title = 409, "model-budget-spent", "The budget for the language model is used up"
+
+
+class LanguageModelFailed(Refusal):
+    """The language model gave no usable answer in time; the detail has the reason. Retry later."""
+
+    status, kind, title = 502, "language-model-failed", "The language model failed"
+
+
 class EditIdUsed(Refusal):
     """Another edit of this call has this editId. Use a new UUID for each edit."""
 
@@ -252,6 +272,9 @@ REFUSALS: tuple[type[Refusal], ...] = (
     MethodNotAllowed,
     BodyTooSlow,
     MeaningOff,
+    LanguageModelOff,
+    ModelBudgetSpent,
+    LanguageModelFailed,
     EditIdUsed,
     EditConflict,
     TooManyEdits,

@@ -22,12 +22,14 @@ class ApiOptions(BaseModel):
     DECODERS: ClassVar[int] = 2  # recordings decoded at once
     POOL_SIZE: ClassVar[int] = 12  # PostgreSQL connections of a replica, of each of two pools
     QUERY_SECONDS: ClassVar[float] = 5.0  # max. time of a query; then 503
+    ASK_SECONDS: ClassVar[float] = 25.0  # max. time to answer a question about calls; the ingress waits for 30 s
     SEARCH_SECONDS: ClassVar[float] = 3.0  # max. time of a query with words or names
     REQUESTS: ClassVar[int] = 1024  # that Serve passes on to a replica; those without a place wait or are refused
     # Places per kind of work, so that neither a workspace nor a key can take all.
     PLACES: ClassVar[dict[Work, Places]] = {
         Work.READ: Places(total=8, per_workspace=6, per_key=4, waiting=32, seconds=5.0),
         Work.SEARCH: Places(total=3, per_workspace=2, per_key=2, waiting=8, seconds=5.0),
+        Work.ASK: Places(total=6, per_workspace=3, per_key=2, waiting=4, seconds=5.0),
         Work.SOUND: Places(total=32, per_workspace=16, per_key=4, waiting=12, seconds=5.0),
         Work.WRITE: Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0),
         Work.UPLOAD: Places(total=32, per_workspace=16, per_key=8, waiting=0, seconds=0.0),

@@ -65,8 +65,10 @@ class Day(date):
 _AWARE: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
 
 
-def _moment(text: str) -> datetime | Day:
+def _moment(text: Any) -> datetime | Day:
     try:
+        if not isinstance(text, str):  # in a body
+            raise ValueError
         return Day.fromisoformat(text) if len(text) == len("2026-01-31") else _AWARE.validate_python(text)
     except ValueError:
         raise ValueError("must be a time with an offset (2026-01-31T08:00:00+01:00) or a date (2026-01-31)") from None
@@ -169,7 +171,8 @@ class CallQuery(QueryParameters):
 
     def to_filter(self) -> CallFilter:
         """Return the filter."""
-        same = (name for name in CallFilter.__dataclass_fields__ if name not in ("states", "oldest_first"))
+        others = ("states", "oldest_first", "call_ids")
+        same = (name for name in CallFilter.__dataclass_fields__ if name not in others)
         oldest_first = getattr(self, "sort", None) == "startTime"
         same_values = {name: getattr(self, name) for name in same}
         return CallFilter(tuple(map(str, self.status)), **same_values, oldest_first=oldest_first)

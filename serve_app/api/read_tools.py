@@ -8,6 +8,7 @@ from db.core.database import Database
 from db.secrets.encryption import Sealer
 from pipeline.audio.decode.options import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
+from serve_app.answers.asking import AnsweringModel, CallAsker
 from serve_app.api.options import ApiOptions
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
@@ -29,6 +30,7 @@ class ReadTools:
     waveforms: WaveformCache
     poster: Poster
     sealer: Sealer
+    asker: CallAsker
 
 
 @asynccontextmanager
@@ -41,6 +43,7 @@ async def open_tools(
     store: Path | None,
     poster: Poster | None = None,
     sealer: Sealer | None = None,
+    answering: AnsweringModel | None = None,
 ) -> AsyncIterator[ReadTools]:
     """Yield the tools; the model for search by meaning loads in the background. `scratch_root`: see `SoundFolder`."""
     async with AsyncExitStack() as stack:
@@ -57,4 +60,5 @@ async def open_tools(
             *(questions, sounds, ComparisonCache(), worker, waveforms),
             poster or Poster(WebhookOptions()),
             sealer or Sealer(),
+            CallAsker(database, answering or AnsweringModel(), questions, worker),
         )

@@ -24,6 +24,8 @@ PANELS = {
     "Calls": {
         "submit": ("calls.submit:submit", "Send recordings to the service, as a telephony system does."),
         "calls": ("calls.calls:app", "List calls; read one: transcript, tone, tasks."),
+        "ask": ("calls.ask:ask", "Ask a question about stored calls; the answer quotes them."),
+        "mcp": ("calls.ask:mcp", "Tools for assistants (MCP): search, read, tasks, ask; read-only."),
         "erase": ("calls.erase:erase", "Delete a call, a person, a team or a workspace permanently."),
         "redact": ("calls.redact:redact", "Apply the policies of redaction to stored calls."),
         "export": ("calls.export:export", "Write everything held about a person into one archive."),

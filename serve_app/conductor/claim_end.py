@@ -22,9 +22,9 @@ from pipeline.speakers.profile import Voices
 from pipeline.steps.provenance import Producers
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.retry import decide
-from serve_app.conductor.spending import WaitOut
 from serve_app.operations.estimates import CALL, RtfxMeter
 from serve_app.operations.metric_names import JOB_FAILURES, JOB_RETRIES, JOBS_ENDED
+from serve_app.operations.model_spending import WaitOut
 
 log = logging.getLogger("ray.serve")
 

@@ -31,7 +31,7 @@ from serve_app.conductor.file_keys import FileKeys
 from serve_app.conductor.journal import JobJournal
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.retry import is_last_try
-from serve_app.conductor.spending import WaitOut
+from serve_app.operations.model_spending import WaitOut
 
 LATE_SECONDS = 600.0  # in which a thread of a canceled fetch has stored its file
 GIVE_UP_SECONDS = 5.0

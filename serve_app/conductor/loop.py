@@ -37,8 +37,8 @@ from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.process_job import ProcessJob
 from serve_app.conductor.running_jobs import RunningJobs
-from serve_app.conductor.spending import ModelSpending
 from serve_app.operations.estimates import RtfxMeter
+from serve_app.operations.model_spending import ModelSpending
 
 RTFX_SECONDS = 5.0  # how often a Conductor stores the measured real-time factors
 PEERS_SECONDS = 1.0  # how often a Conductor checks for others that died on its machine, and for quarantined jobs
@@ -70,7 +70,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._process_options = process_options
         self._rtfx = RtfxMeter()
         self._keys = FileKeys()
-        self.llm = LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
+        self.llm = LlmScheduler(options.calls_at_once, ModelSpending(database, options.model_prices, self._wait_out).of)
         model = ModelQueue(self.llm, self._wake.set)
         self._running = RunningJobs(options, model.__len__)
         self._claims = JobClaims(database, options, self._running)

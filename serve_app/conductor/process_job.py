@@ -24,9 +24,9 @@ from serve_app.conductor.journal import JobJournal
 from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.conductor.running_jobs import RunningJobs
-from serve_app.conductor.spending import WaitOut
 from serve_app.operations.estimates import CALL, RtfxMeter
 from serve_app.operations.metric_names import AUDIO_DONE, JOBS_ENDED, TURNAROUND
+from serve_app.operations.model_spending import WaitOut
 
 
 @dataclass(slots=True)

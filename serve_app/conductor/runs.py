@@ -40,8 +40,8 @@ from serve_app.conductor.journal import RunJournal
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.options import ProcessingOptions
-from serve_app.conductor.spending import ModelSpending
 from serve_app.experiments.configuration import RunOptions, SettingRefused, configuration, digest, options_of, resolved
+from serve_app.operations.model_spending import ModelSpending
 from serve_app.settings import Settings
 
 IDLE_SECONDS = 30.0  # after which engines of a run are closed
@@ -89,7 +89,9 @@ class RunLoop(LeaseLoop[RunLease]):
         llm: LlmScheduler | None = None,
     ) -> None:
         super().__init__(database, "runs")
-        self._llm = llm or LlmScheduler(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
+        self._llm = llm or LlmScheduler(
+            options.calls_at_once, ModelSpending(database, options.model_prices, self._wait_out).of
+        )
         self._engines = engines
         self._settings = settings
         self._options = options

@@ -24,6 +24,7 @@ class Work(Enum):
 
     READ = auto()
     SEARCH = auto()
+    ASK = auto()  # waiting for a language model
     SOUND = auto()
     WRITE = auto()  # receiving a body
     UPLOAD = auto()  # receiving a recording

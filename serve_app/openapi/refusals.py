@@ -34,6 +34,9 @@ _BODY_ERRORS = {
 UPLOADS = ("uploadRecording", "continueUpload")
 _ONLY_OF: dict[type[Refusal], tuple[str, ...]] = {
     api_errors.NothingToRetry: ("retryCall",),
+    api_errors.LanguageModelOff: ("askCalls",),
+    api_errors.ModelBudgetSpent: ("askCalls",),
+    api_errors.LanguageModelFailed: ("askCalls",),
     api_errors.OnLegalHold: ("deleteCall", "removeContact"),
     api_errors.NoSuchRange: ("playCall",),
     api_errors.NoSuchUpload: ("showUpload", "continueUpload", "cancelUpload"),
@@ -43,6 +46,12 @@ _ONLY_OF: dict[type[Refusal], tuple[str, ...]] = {
     api_errors.NotRecording: UPLOADS,
     problems.BacklogFull: ("uploadRecording",),
     problems.WrongTeam: UPLOADS,
+}
+_NOT_OF_ASK = set(api_errors.REFUSALS) - {
+    *(api_errors.LanguageModelOff, api_errors.ModelBudgetSpent, api_errors.LanguageModelFailed),
+    *(api_errors.InvalidQuery, api_errors.AdminBodyRefused, api_errors.NoSuchCall),
+    *(problems.NotAuthenticated, problems.ScopeMissing, problems.InternalError, api_errors.TooManyReads),
+    *(problems.BodyTooSlow, problems.BodyTooLarge, problems.MediaTypeRefused, api_errors.TooSlow, api_errors.Busy),
 }
 _LIMITED = {"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy": '"key";q=300;w=15'}
 _SAMPLES: dict[type[Refusal], Refusal] = {
@@ -103,7 +112,7 @@ def _sample(kind: type[Refusal]) -> Refusal:
 
 def refusals(route: Route, described: dict[str, Any]) -> dict[str, Any]:
     """Return references by status to refusals, each described once in `described`."""
-    left_out = _left_out(route)
+    left_out = _NOT_OF_ASK if route.name == "askCalls" else _left_out(route)
     references = {}
     for status, kinds in by_status(kind for kind in api_errors.REFUSALS if kind not in left_out).items():
         name = "_or_".join(kind.__name__ for kind in kinds)

@@ -44,13 +44,13 @@ TURNAROUND = Histogram(
 MODEL_TOKENS = Counter(
     "switchboard_model_tokens_total",
     "Tokens of the language model, counted by its endpoint, otherwise estimated.",
-    "Conductor",
+    "Conductor, Api",
     {"kind": "`prompt`, `completion`"},
 )
 MODEL_NOT_ASKED = Counter(
     "switchboard_model_not_asked_total",
-    "Calls without a further request to the language model: they were analyzed by rules.",
-    "Conductor",
+    "Requests to the language model that were not sent: calls were analyzed by rules, questions not answered.",
+    "Conductor, Api",
     {"reason": "`requests`, `tokens`, `cost`: the limit of its workspace that was reached"},
 )
 

@@ -206,7 +206,9 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
     choices = {"type": "choice", "question": "Which?", "choices": {"a": ["a b"], "b": []}}
     items = [{"question": ids["question_key"], "section": "s", "weight": 1.0, "points": {"yes": 1.0}}]
     who = {"name": "Sam", "company": "Acme", "email": "s@x.example", "phone": "+493012346"}
+    filters = {"teamId": ids["team_id"], "userId": ids["user_id"], "status": ["completed"], "startedFrom": "2026-01-01"}
     known: dict[str, list[Any]] = {
+        "askCalls": [{"question": "Why?", "filters": filters, "callIds": [ids["call_id"]]}],
         "changeWorkspace": [{"name": "Acme", "defaultCountry": "DE", "timeZone": "UTC", "summary": summary}],
         "createTeam": [{"name": "Sales", "channelsSwapped": True}],
         "changeTeam": [{"name": "Sales", "channelsSwapped": True, "summary": summary}],

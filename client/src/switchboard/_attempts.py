@@ -5,7 +5,7 @@ import time
 import httpx
 
 from switchboard import _answers
-from switchboard.errors import ConnectionFailed, Refusal, TooSlow
+from switchboard.errors import ConnectionFailed, NoModelAnswer, Refusal, TooSlow
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 20.0  # the service responds within 15 s, or with 503
@@ -44,7 +44,7 @@ class Attempts:
     def after_answer(self, response: httpx.Response) -> float:
         """Return the seconds to wait before the next attempt. Raises the error of the service if there is none."""
         refused = _answers.refused(response)
-        if response.status_code not in RETRY_STATUS or isinstance(refused, TooSlow):
+        if response.status_code not in RETRY_STATUS or isinstance(refused, TooSlow | NoModelAnswer):
             raise refused
         asked = refused.retry_after if isinstance(refused, Refusal) else _answers.retry_after(response)
         pause = self._backoff()

@@ -30,6 +30,7 @@ class Operation:
 OPERATIONS: Final = {
     "submitCall": Operation("POST", "/submit"),
     "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE | {"meaning", "sort", "total", "fields"}),
+    "askCalls": Operation("POST", "/api/v1/ask"),
     "showCall": Operation("GET", _CALL, _RECORD | {"fields"}),
     "showCalls": Operation("GET", "/api/v1/calls/batch", _VERSION | {"call_ids", "fields"}),
     "retryCall": Operation("POST", _CALL + "/retry"),

@@ -22,7 +22,8 @@ SwitchboardError
     ├── TooManyRequests  429, with `retry_after`
     │   └── BacklogFull
     ├── Unavailable      503, with `retry_after`
-    │   └── TooSlow      the query took too long
+    │   ├── TooSlow      the query took too long
+    │   └── NoModelAnswer  502, the language model gave no usable answer
     └── ServiceFailed    500
 """
 
@@ -203,6 +204,10 @@ class TooSlow(Unavailable):
     """The query took too long. It is not retried automatically."""
 
 
+class NoModelAnswer(Unavailable):
+    """The language model gave no usable answer in time. It is not asked again automatically, which costs."""
+
+
 class ServiceFailed(Refusal):
     """The service failed to process the request; its log has the details."""
 
@@ -229,6 +234,9 @@ KINDS: dict[str, type[Refusal]] = {
     "method-not-allowed": Refusal,
     "body-too-slow": Refusal,
     "search-by-meaning-off": Conflict,
+    "language-model-off": Conflict,
+    "model-budget-spent": Conflict,
+    "language-model-failed": NoModelAnswer,
     "edit-id-used": Conflict,
     "stale-edit": StaleEdit,
     "too-many-edits": Conflict,

@@ -39,6 +39,23 @@ class AnswerEdit(Model):
     """Reason of the correction."""
 
 
+class AnswerQuote(Model):
+    """Words of a turn that support the answer."""
+
+    call_id: UUID
+    """The callId of the submission."""
+    turn: int
+    """Index of the turn."""
+    speaker: str
+    """Label of the speaker."""
+    start: float
+    """Start in seconds from the beginning of the recording."""
+    end: float
+    """End in seconds from the beginning of the recording."""
+    text: str
+    """The words."""
+
+
 class Bleed(Model):
     """One party audible in the other's channel; it is suppressed before speech is detected."""
 
@@ -449,6 +466,25 @@ class ModelBudget(Model):
     """Number of tokens."""
     cost: float | None = None
     """Cost in the operator's currency."""
+
+
+class ModelSpend(Model):
+    """
+    Requests and tokens that a question cost; none if the same question was answered a few minutes before.
+
+    `estimated`: the endpoint reported no usage for one of them.
+    """
+
+    requests: int = 0
+    """Number of requests."""
+    prompt_tokens: int = 0
+    """Tokens of the requests."""
+    completion_tokens: int = 0
+    """Tokens of the model's answers."""
+    cost: float = 0.0
+    """Cost in the operator's currency."""
+    estimated: bool = False
+    """Some counts are estimates: the model did not report them."""
 
 
 class ModelUsage(Model):
@@ -1418,6 +1454,35 @@ class CallTask(Model):
     """When a person marked the task as done; null: open."""
     done_by: str | None = None
     """Person or key that marked it as done."""
+
+
+class CallsAnswer(Model):
+    """
+    An answer from quoted turns.
+
+    `answer` None: nothing supports one, and `reason` says what was looked at. `matched`: calls that match the filters,
+    up to 1,000 of those with words or names. `read`: calls of which the model has read words. `complete`: it has read
+    all words of all matching calls with a transcript.
+    """
+
+    answer: str | None
+    """The answer, in sentences that the quotes support; null: nothing supports an answer."""
+    reason: str | None
+    """Why there is no answer; null: there is one."""
+    quotes: list[AnswerQuote]
+    """Words of turns that support the answer, copied from the transcripts."""
+    matched: int
+    """Calls that match the filters, up to 1,000 of those with words or names."""
+    read: int
+    """Calls of which the model has read words."""
+    complete: bool
+    """The model has read all words of all matching calls with a transcript."""
+    chosen_by: Literal["meaning", "words"] | str
+    """How the words were chosen: meaning, or words of the question."""
+    model: str
+    """Name of the language model."""
+    spend: ModelSpend
+    """What the answer cost."""
 
 
 class ComparedSlice(Model):

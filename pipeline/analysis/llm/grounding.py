@@ -61,21 +61,9 @@ class Grounding:
         return self._turns[evidence.turn]
 
     def evidence(self, stated: Quote) -> Evidence | None:
-        """Return the whole words of the turn that the quote consists of, with their times; None if they do not occur.
-
-        Only white space and the form of apostrophes may differ. Other turns are not searched.
-        """
+        """Return the quoted words of the stated turn; see `spoken_words`. Other turns are not searched."""
         turn = self._turns.get(stated.turn)
-        words = " ".join(straighten(stated.text).split())
-        if turn is None or not any(sign.isalnum() for sign in words):
-            return None
-        text = straighten(turn.text)
-        for match in re.finditer(re.escape(words), text):
-            first, last = match.span()
-            inside = text[first - 1 : first].isalnum() and words[0].isalnum()
-            if not inside and not (text[last : last + 1].isalnum() and words[-1].isalnum()):
-                return quote(turn, first, last)
-        return None
+        return None if turn is None else spoken_words(turn, stated.text)
 
     def party(self, stated: str | None) -> str | None:
         """Return a stated party if it has a speaker in this call, else "unknown"."""
@@ -141,6 +129,23 @@ class Grounding:
     def _pack(self, evidence: Evidence) -> Pack:
         turn_pack = pack(self.turn(evidence).language, self._whole.country)
         return turn_pack if turn_pack.known else self._whole
+
+
+def spoken_words(turn: Turn, stated: str) -> Evidence | None:
+    """Return the whole words of the turn that a stated text consists of, with their times; None if it does not occur.
+
+    Only white space and the form of apostrophes may differ.
+    """
+    words = " ".join(straighten(stated).split())
+    if not any(sign.isalnum() for sign in words):
+        return None
+    text = straighten(turn.text)
+    for match in re.finditer(re.escape(words), text):
+        first, last = match.span()
+        inside = text[first - 1 : first].isalnum() and words[0].isalnum()
+        if not inside and not (text[last : last + 1].isalnum() and words[-1].isalnum()):
+            return quote(turn, first, last)
+    return None
 
 
 def _tokens(text: str) -> list[str]:

@@ -76,7 +76,7 @@ def parts(transcript: Transcript, max_tokens: int) -> list[PromptPart]:
 
     A turn that is longer than the overlap is cut between words; its pieces keep its number.
     """
-    lines = [line for turn in transcript.turns for line in _lines(turn, transcript, max_tokens // SHARE)]
+    lines = [line for turn in transcript.turns for line in lines_of(turn, transcript, max_tokens // SHARE)]
     prompt_parts: list[PromptPart] = []
     current: list[str] = []
     size = fresh = 0
@@ -99,7 +99,8 @@ def _tail(lines: list[str], max_tokens: int) -> list[str]:
     return tail
 
 
-def _lines(turn: Turn, transcript: Transcript, max_tokens: int) -> Iterator[str]:
+def lines_of(turn: Turn, transcript: Transcript, max_tokens: int) -> Iterator[str]:
+    """Yield a turn as lines of at most `max_tokens`, each with its number, speaker and role."""
     role = next((speaker.role for speaker in transcript.speakers if speaker.label == turn.speaker), Role.UNKNOWN)
     head = f"[{turn.index}] {turn.speaker} ({'machine' if turn.machine else role.value}): "
     words: list[Word] = []
@@ -114,14 +115,18 @@ def _lines(turn: Turn, transcript: Transcript, max_tokens: int) -> Iterator[str]
         yield head + text_of(words)
 
 
+def enclosed(lines: Sequence[str]) -> str:
+    """Return lines in a block that no speaker can close: its mark is a hash of its text."""
+    text = "\n".join(lines)
+    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"BEGIN {mark}\n{text}\nEND {mark}"
+
+
 def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[Message]:
-    """Return the instructions and part `at` (from 0) of `of`. The block's mark is a hash of its text: no speaker can
-    say it.
+    """Return the instructions and part `at` (from 0) of `of`.
 
     The instructions are the same for all calls of a language: a server that caches prefixes processes them once.
     """
-    text = "\n".join(part.lines)
-    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     example = example_of(language)
     instructions = instructions_of("call").format(
         sentences=SENTENCES if of == 1 else 2,
@@ -134,7 +139,7 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
     which = "" if of == 1 else f"PromptPart {at + 1} of {of} of one call; state what this part holds.\n"
     return [
         {"role": "system", "content": instructions},
-        {"role": "user", "content": f"{which}BEGIN {mark}\n{text}\nEND {mark}"},
+        {"role": "user", "content": which + enclosed(part.lines)},
     ]
 
 

@@ -1,4 +1,3 @@
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pydantic_core import from_json
 from pipeline.analysis.llm.answer import Quote, json_start, one_line
 from pipeline.analysis.llm.client import NoAnswer
 from pipeline.analysis.llm.grounding import Grounding
-from pipeline.analysis.llm.prompt import Message, PromptPart, instructions_of
+from pipeline.analysis.llm.prompt import Message, PromptPart, enclosed, instructions_of
 from pipeline.analysis.llm.reading import CONFIDENCE
 from pipeline.analysis.questions.phrases import tokens
 from pipeline.analysis.questions.scope import AskedTurns, asked_turns
@@ -82,12 +81,10 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 def messages(questions: Sequence[AskedQuestion], part: PromptPart) -> list[Message]:
     """Return the instructions with the questions, and the transcript in a block that no speaker can close."""
-    text = "\n".join(part.lines)
-    mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     system = instructions_of("questions").format(questions="\n".join(map(_line, questions)))
     return [
         {"role": "system", "content": f"{system}\nThe JSON schema of the object:\n{json.dumps(schema(questions))}"},
-        {"role": "user", "content": f"BEGIN {mark}\n{text}\nEND {mark}"},
+        {"role": "user", "content": enclosed(part.lines)},
     ]
 
 

@@ -1,16 +1,35 @@
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
+from uuid import UUID
 
 from switchboard._async.session import AsyncSession
 from switchboard._pages import Page
-from switchboard.filters import ScoresBy
-from switchboard.models import ScoreWeek, StoredQuestion, StoredScorecard
+from switchboard.filters import CallFilters, ScoresBy, query
+from switchboard.models import CallsAnswer, ScoreWeek, StoredQuestion, StoredScorecard
+
+ANSWER_SECONDS = 30.0  # the service answers a question within 25 s
 
 
 class AsyncAsking:
-    """Questions, trackers and scorecards. Reads need the scope `read`, writes `admin` and a key of the workspace."""
+    """Questions about calls, and those of the workspace, trackers and scorecards.
+
+    Reads need the scope `read`, writes `admin` and a key of the workspace.
+    """
 
     _session: AsyncSession
+
+    async def ask(
+        self, question: str, /, *, call_ids: Sequence[UUID | str] = (), **filters: Unpack[CallFilters]
+    ) -> CallsAnswer:
+        """Return the answer to a question about the matching calls, with the quotes that support it.
+
+        `answer` is None if nothing supports one. Raises `Conflict` without a language model or budget, `NoSuchCall`,
+        and `NoModelAnswer`.
+        """
+        matching = query(filters, frozenset(CallFilters.__annotations__))
+        body = {"question": question, "filters": matching, "callIds": [str(call_id) for call_id in call_ids]}
+        seconds = max(self._session.timeout, ANSWER_SECONDS)
+        return await self._session.ask(CallsAnswer, "askCalls", body=body, seconds=seconds, read=ANSWER_SECONDS)
 
     async def questions(self) -> list[StoredQuestion]:
         """Return the current questions and trackers in order."""

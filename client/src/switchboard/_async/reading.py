@@ -114,6 +114,13 @@ class AsyncReading:
         """Yield tasks across calls, the earliest due date first, those without a date last."""
         return self._items(Page[TaskLine], "listTasks", filters)
 
+    async def task_page(
+        self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[TaskFilters]
+    ) -> Page[TaskLine]:
+        """Return a page of `tasks`. `next` is the cursor of the next page."""
+        parameters = {**filters, "limit": limit, "cursor": cursor}
+        return await self._session.ask(Page[TaskLine], "listTasks", parameters)
+
     def contacts(self, *, text: str | None = None) -> AsyncIterator[ContactLine]:
         """Yield contacts by name. `text`: part of a name, company, e-mail address or number."""
         return self._items(Page[ContactLine], "listContacts", {"text": text})

@@ -36,12 +36,16 @@ class AsyncSession:
         parameters: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        read: float = READ_SECONDS,
         **ids: object,
     ) -> T:
-        """Return the response as `kind`. `seconds`: overrides the timeout. Raises `SwitchboardError`."""
+        """Return the response as `kind`. `seconds`: overrides the timeout; `read`: max. seconds until the response.
+
+        Raises `SwitchboardError`.
+        """
         attempts = Attempts(self.timeout if seconds is None else seconds)
         request = self._request(operation, parameters, ids, body=body)
-        return _answers.parsed(await self._answered(request, attempts), kind)
+        return _answers.parsed(await self._answered(request, attempts, read), kind)
 
     async def do(self, operation: str, **ids: object) -> None:
         """Send a request whose response has no content."""

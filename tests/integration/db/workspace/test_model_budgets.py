@@ -19,10 +19,9 @@ from pipeline.analysis.llm.prompt import tokens
 from pipeline.domain.insight import ModelRequest, ModelText, Unanswered
 from pipeline.domain.questions import Question
 from pipeline.steps.llm_requests import LlmScheduler
-from serve_app.conductor.spending import ModelSpending
+from serve_app.operations.model_spending import ModelSpending
 from tests.file_server import FileServer
 from tests.integration.db.experiments.test_runs import (  # noqa: F401 (fixtures)
-    PLAIN,
     Engines,
     call,
     create_run,
@@ -36,10 +35,9 @@ from tests.postgres import World, new_world
 from tests.support.calls_by_hand import call as by_hand
 from tests.support.conductors import Conduct, completed, finding, shown, until
 from tests.support.llm_by_hand import ANSWER, LINES, answer, options
-from tests.tuned import tuned
 
 TOKENS = 1010  # of each answer of `counted`, ten of which are the answer's
-PRICES = tuned(type(PLAIN), model_prices=(2.0, 10.0))
+PRICES = (2.0, 10.0)
 COST = 0.0021  # of each, by these
 
 

@@ -32,13 +32,16 @@ from db.search.task_list import TaskFilter
 from db.workspace import access_log, directory, keys
 from pipeline.embedding import EmbeddingOptions
 from serve_app import openapi
+from serve_app.answers.asking import AnsweringModel
 from serve_app.api import saved_views, statistics
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.options import ApiOptions
 from tests.finished import START, TALK, findings, finished, gold_of_all, received, task, work
+from tests.llm_server import Endpoint
 from tests.paths import ROOT
 from tests.postgres import World, new_world
 from tests.reading_api import PROBLEM, UNLIMITED, Api, path_of, reading_key, served, store, with_sound
+from tests.support.llm_by_hand import options
 from tests.tuned import tuned
 
 READS = [
@@ -329,7 +332,8 @@ async def test_the_contract_is_served_and_other_paths_are_not(api: Api) -> None:
     assert (nothing.status_code, nothing.json()["type"]) == (404, "urn:switchboard:problem:no-such-route")
 
 
-async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_path: Path) -> None:
+async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.answers({"sentences": []})
     call_id = await with_sound(api.world, store(tmp_path))
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     lines = [line for line in page.splitlines() if line.startswith("curl ")]
@@ -342,7 +346,8 @@ async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_pat
     erasure = await erasures.create(api.world.database, api.world.workspace_id, target)
     await gold_of_all(api.world, "returns")
     await passages.switch_on(api.world.database, EmbeddingOptions().model)
-    with served(postgres_url, UNLIMITED, EmbeddingOptions(engine="e5")) as base:
+    model = AnsweringModel(options(endpoint))
+    with served(postgres_url, UNLIMITED, EmbeddingOptions(engine="e5"), answering=model) as base:
         names = {
             "BASE": base,
             "KEY": key,

@@ -29,6 +29,8 @@ OF_THE_SERVICE = {
     "down",
     "doctor",
     "install-service",
+    "ask",
+    "mcp",
 }  # tested with a service in tests/journeys
 OF_MODELS = {
     "process",

@@ -11,7 +11,6 @@ from db.core.database import Database
 from db.workspace import llm_usage
 from db.workspace.llm_usage import ModelBudgetReached, ModelTokens
 from pipeline.analysis.engine import BudgetReached
-from serve_app.conductor.options import ProcessingOptions
 from serve_app.operations.metric_names import MODEL_NOT_ASKED, MODEL_TOKENS
 
 WaitOut = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -20,12 +19,14 @@ log = logging.getLogger("ray.serve")
 
 
 class ModelSpending:
-    """Spending of the workspaces of a Conductor, counted in PostgreSQL for all Conductors together."""
+    """Spending of the workspaces in a process, counted in PostgreSQL for all processes together."""
 
-    def __init__(self, database: Database, options: ProcessingOptions, wait_out: WaitOut) -> None:
-        """`wait_out` runs a step on the database, and again after an outage."""
+    def __init__(self, database: Database, prices: tuple[float, float], wait_out: WaitOut) -> None:
+        """`prices`: of a million tokens of prompts and of answers. `wait_out` runs a step on the database, and again
+        after an outage.
+        """
         self._database = database
-        self._prices = options.model_prices
+        self._prices = prices
         self._wait_out = wait_out
         self._logged: dict[UUID, date] = {}  # the day for which a reached limit was logged, by workspace
 
