@@ -209,6 +209,7 @@ def bodies(route: Route, ids: Ids) -> list[Any]:
     filters = {"teamId": ids["team_id"], "userId": ids["user_id"], "status": ["completed"], "startedFrom": "2026-01-01"}
     known: dict[str, list[Any]] = {
         "askCalls": [{"question": "Why?", "filters": filters, "callIds": [ids["call_id"]]}],
+        "changeVoiceprint": [{"action": "remove"}, {"action": "assign", "userId": ids["user_id"]}],
         "changeWorkspace": [{"name": "Acme", "defaultCountry": "DE", "timeZone": "UTC", "summary": summary}],
         "createTeam": [{"name": "Sales", "channelsSwapped": True}],
         "changeTeam": [{"name": "Sales", "channelsSwapped": True, "summary": summary}],

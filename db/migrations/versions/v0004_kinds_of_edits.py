@@ -7,7 +7,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    apply_sql("v0004_tags_and_comments.sql")
+    apply_sql("v0004_kinds_of_edits.sql")
 
 
 def downgrade() -> None:
