@@ -47,7 +47,7 @@ PII_CLASSES = {
 
 
 def policy(kinds: frozenset[EntityKind]) -> RedactionPolicy:
-    return RedactionPolicy(RedactionMode.MASK, kinds)
+    return RedactionPolicy(RedactionMode.MASK, tuple(sorted(kinds)))
 
 
 def entities(recognized: Recognized, kinds: frozenset[EntityKind]) -> tuple[Entity, ...]:

@@ -1,7 +1,8 @@
 """How much audio does the service process in an hour, and how does it compare with the bare engines?
 
     python -m bench.throughput [--calls 8] [--minutes 4] [--layout separate|mixed|both] [--size base]
-                               [--repetitions 3] [--whisperx FOLDER [--only-whisperx]] [--seal] [--json FILE]
+                               [--repetitions 3] [--whisperx FOLDER [--only-whisperx]] [--seal | --redact]
+                               [--json FILE]
 
 The script starts the service as `switchboard up` does, with a Whisper of full size whose output is scripted
 (`lib/scripted_whisper.py`: the same number of tokens per window in every engine) and with the synthetic diarizer.
@@ -13,15 +14,17 @@ second call. Several `--minutes` run in turn. The references run in turn with th
 - `whisperx`, with `--whisperx FOLDER` (an empty folder receives an environment): recognition and diarization, without
   forced alignment, whose weights are not in the package. WhisperX therefore does less work than usual.
 
-`--seal` compares the service with itself instead: with `SWITCHBOARD_SEAL_CALLS` over without, in turns.
+`--seal` and `--redact` compare the service with itself instead, in pairs of runs: throughput with sealed calls, or with
+a policy that keeps nothing, over that without. For `--redact` a card number is in each window of 30 seconds, so that
+the sound of every call is hidden and stored again. The interval is Student's, of the logarithms of the pairs' ratios.
 
 Each ratio has two forms. Elapsed seconds need an idle machine; other load hardly changes processor seconds.
 """
 
 import argparse
 import asyncio
-import base64
 import json
+import math
 import os
 import platform
 import statistics
@@ -30,7 +33,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,8 @@ from bench.lib import long_calls, scripted_whisper
 from bench.lib.long_calls import LongCall
 from tests.fixture_checkpoints import DIARIZATION
 
+GOALS = {"seal": 0.97, "redact": 0.95}  # throughput with over without
+CARD = "card number four one two three five six seven eight nine zero one two three four five six"
 BATCH = 8  # windows in one forward pass, for every engine
 WHISPERX = ("whisperx==3.8.*", "torch==2.8.*", "torchaudio==2.8.*")
 SERVICE_PARTS = {  # by what the title of a process holds, first come first served
@@ -109,6 +114,7 @@ class Whole:
         from serve_app.service.ports import free_port
         from tests.acceptance.running import RunningService
 
+        folder.mkdir(exist_ok=True)
         self._state = folder / "state"
         url = embedded.start(self._state)
         migrate.migrate(url)
@@ -121,15 +127,17 @@ class Whole:
         self._service.stop()
         embedded.stop(self._state)
 
-    def run(self, recordings: Sequence[Path]) -> "Ran":
-        """Submit all at once, and wait until they are complete."""
-        return asyncio.run(self._run(recordings))
+    def run(self, recordings: Sequence[Path], redacts: bool = False) -> "Ran":
+        """Submit all at once, and wait until they are complete; `redacts`: under a policy of redaction."""
+        return asyncio.run(self._run(recordings, redacts))
 
-    async def _run(self, recordings: Sequence[Path]) -> "Ran":
+    async def _run(self, recordings: Sequence[Path], redacts: bool) -> "Ran":
         from tests.acceptance.running import Client
         from tests.file_server import FileServer
 
         client = await Client.of(self._service)
+        if redacts:
+            await _set_policy(client)
         with FileServer() as files:
             bodies = [_body(files.add(path)) for path in recordings]
             before, started = self._used(), time.perf_counter()
@@ -140,6 +148,8 @@ class Whole:
         bad = [record.call.failure for record in records if record.call.state != "completed"]
         if bad:
             raise SystemExit(f"{len(bad)} of {len(records)} calls failed: {bad[0]}")
+        if redacts and not all(record.redaction and record.redaction.spans for record in records):
+            raise SystemExit("nothing was redacted in some calls")
         parts = {part: round(after[part] - before.get(part, 0.0), 1) for part in after}
         return Ran(seconds, parts, [record.transcript for record in records if record.transcript])
 
@@ -157,6 +167,14 @@ class Whole:
             part = next((n for n, marks in SERVICE_PARTS.items() if any(mark in title for mark in marks)), OF_RAY)
             used[part] += times.user + times.system + times.children_user + times.children_system
         return used
+
+
+async def _set_policy(client: Any) -> None:
+    from db.workspace import redaction_policies
+    from pipeline.domain.redaction import RedactionMode, RedactionPreset
+
+    policy = redaction_policies.named(RedactionMode.REDACTED_ONLY, RedactionPreset)
+    await redaction_policies.set_policy(client.database, client.workspace_id, policy)
 
 
 def _body(url: str) -> dict[str, Any]:
@@ -257,29 +275,44 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         whole.stop()
 
 
-def compare_sealing(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """Measure the service with and without sealed calls in turns. Ratios below 1: sealing costs."""
+def compare(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Measure the service without and with sealed or redacted calls, in pairs of runs that begin with either."""
     threads = os.cpu_count() or 1
-    model = scripted_whisper.write(folder / "model", options.size, options.words)
+    says = CARD.split() if options.redact else []
+    model = scripted_whisper.write(folder / "model", options.size, options.words, says)
     calls = long_calls.make(folder / "calls", options.calls, options.minutes)
     work = SharedWork(calls, [options.layout == "mixed"] * len(calls))
-    key = base64.b64encode(os.urandom(32)).decode("ascii")
-    rows = []
-    for repetition in range(options.repetitions):
-        used: dict[bool, Used] = {}
-        for seals in (False, True) if repetition % 2 == 0 else (True, False):
-            sealing = {"SWITCHBOARD_SEAL_CALLS": str(seals).lower(), "SWITCHBOARD_SECRETS_KEYS": key}
-            (place := folder / f"{repetition}-{seals}").mkdir()
-            whole = Whole(place, service_settings(model, threads) | sealing)
-            try:
-                whole.run(work.recordings[:1])  # engines loaded, caches and plans warm
-                ran = whole.run(work.recordings)
-            finally:
-                whole.stop()
-            used[seals] = Used(ran.seconds, sum(ran.processor.values()))
-        rows.append(_figures("unsealed", used[False], used[True]) | {"sealed_s": round(used[True].seconds, 1)})
-        print(f"repetition {repetition + 1}: " + _told(rows[-1]), flush=True)
-    return rows
+    settings = service_settings(model, threads)
+    services = [Whole(folder / "without", settings)]
+    try:
+        if options.seal:
+            services.append(Whole(folder / "with", settings | {"SWITCHBOARD_SEAL_CALLS": "true"}))
+        sides: tuple[Callable[[Sequence[Path]], Ran], ...] = (
+            services[0].run,
+            lambda recordings: services[-1].run(recordings, redacts=options.redact),
+        )
+        for side in sides:
+            side(work.recordings[:1])  # engines loaded, caches and plans warm
+        return [_pair(sides, work, number) for number in range(options.repetitions)]
+    finally:
+        for service in services:
+            service.stop()
+
+
+def _pair(sides: Sequence[Callable[[Sequence[Path]], Ran]], work: "SharedWork", number: int) -> dict[str, Any]:
+    used = {}
+    for side in (0, 1) if number % 2 == 0 else (1, 0):
+        ran = sides[side](work.recordings)
+        used[side] = Used(ran.seconds, sum(ran.processor.values()))
+    row = {
+        **{"without_s": round(used[0].seconds, 1), "with_s": round(used[1].seconds, 1)},
+        "without_processor_s": round(used[0].processor, 1),
+        "with_processor_s": round(used[1].processor, 1),
+        "ratio": round(used[0].seconds / used[1].seconds, 3),
+        "processor_ratio": round(used[0].processor / used[1].processor, 3),
+    }
+    print(f"pair {number + 1}: {_told(row)}, load {os.getloadavg()[0]:.1f}", flush=True)
+    return row
 
 
 class SharedWork:
@@ -353,7 +386,9 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--whisperx", type=Path, help="folder of an environment with WhisperX; made if not there")
     parser.add_argument("--only-whisperx", action="store_true", help="leave the other references out")
-    parser.add_argument("--seal", action="store_true", help="compare the service with and without sealed calls")
+    itself = parser.add_mutually_exclusive_group()
+    itself.add_argument("--seal", action="store_true", help="compare the service with and without sealed calls")
+    itself.add_argument("--redact", action="store_true", help="compare the service with and without redaction")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     if options.only_whisperx and not options.whisperx:
@@ -365,18 +400,34 @@ def main() -> None:
         flush=True,
     )
     with tempfile.TemporaryDirectory(prefix="switchboard-throughput-") as folder:
-        rows = (compare_sealing if options.seal else measure)(options, Path(folder))
-    (report_sealing if options.seal else report)(rows)
+        rows = (compare if options.seal or options.redact else measure)(options, Path(folder))
+    figures: dict[str, Any] = {"machine": machine, "layout": options.layout, "size": options.size, "rows": rows}
+    if options.seal or options.redact:
+        figures |= report_pairs(rows, "seal" if options.seal else "redact")
+    else:
+        report(rows)
     if options.json:
-        figures = {"machine": machine, "layout": options.layout, "size": options.size, "rows": rows}
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
-def report_sealing(rows: Sequence[dict[str, Any]]) -> None:
-    """Print the throughput with sealed calls over that without, of all repetitions."""
-    for name in ("unsealed_ratio", "unsealed_processor_ratio"):
-        ratios = [row[name] for row in rows]
-        print(f"{name}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), {len(ratios)} pairs")
+def report_pairs(rows: Sequence[dict[str, Any]], compared: str) -> dict[str, Any]:
+    """Print and return the ratios of throughput, with over without, with their intervals."""
+    figures = {name: mean_ratio([row[name] for row in rows]) for name in ("ratio", "processor_ratio")}
+    for name, (mean, low, high) in figures.items():
+        print(f"{name}: {mean:.3f} (95 % interval {low:.3f} to {high:.3f}), {len(rows)} pairs; goal {GOALS[compared]}")
+    return figures
+
+
+def mean_ratio(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Return the geometric mean of the pairs' ratios and its 95 % interval; all of it for a single pair."""
+    from scipy import stats
+
+    logs = [math.log(ratio) for ratio in ratios]
+    mean = statistics.fmean(logs)
+    if len(logs) < 2:
+        return math.exp(mean), 0.0, math.inf
+    half = float(stats.t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return tuple(round(math.exp(end), 3) for end in (mean, mean - half, mean + half))  # type: ignore[return-value]
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:

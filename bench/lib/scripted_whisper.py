@@ -11,6 +11,7 @@ without suspect windows and loops, which random weights alone would cause. The t
 import argparse
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,11 @@ class Weights:
         self.norm(spec.ffn.layer_norm)
 
 
-def write(folder: Path, size: str = "base", words: int = 60) -> Path:
-    """Write the model in CTranslate2's format, as float32; the loader quantizes it. Returns `folder`."""
+def write(folder: Path, size: str = "base", words: int = 60, says: Sequence[str] = ()) -> Path:
+    """Write the model in CTranslate2's format, as float32; the loader quantizes it. Returns `folder`.
+
+    `says`: with these words first.
+    """
     from ctranslate2.specs.whisper_spec import WhisperSpec
 
     shape = SIZES[size]
@@ -85,7 +89,7 @@ def write(folder: Path, size: str = "base", words: int = 60) -> Path:
     spec = WhisperSpec(shape.encoder_layers, shape.heads, shape.decoder_layers, shape.heads)
     weights = Weights(shape.width)
     _encoder(spec.encoder, weights, shape)
-    _decoder(spec.decoder, weights, len(vocabulary), script(vocabulary, words))
+    _decoder(spec.decoder, weights, len(vocabulary), script(vocabulary, words, says))
     for name, value in json.loads((RECOGNITION / "config.json").read_text()).items():
         setattr(spec.config, name, value)
     spec.config.alignment_heads = [[shape.decoder_layers - 1, 0], [shape.decoder_layers - 1, 1]]
@@ -102,8 +106,8 @@ def write(folder: Path, size: str = "base", words: int = 60) -> Path:
     return folder
 
 
-def script(vocabulary: list[str], words: int) -> list[int]:
-    """Return the token for each position of the decoder: language, task, time, words, end."""
+def script(vocabulary: list[str], words: int, says: Sequence[str] = ()) -> list[int]:
+    """Return the token for each position of the decoder: language, task, time, words (those of `says` first), end."""
     number = {token: i for i, token in enumerate(vocabulary)}
     start = [number[token] for token in ("<|en|>", "<|transcribe|>", "<|0.00|>")]  # after 0: startoftranscript, ...
     whole = [
@@ -111,7 +115,9 @@ def script(vocabulary: list[str], words: int) -> list[int]:
     ]
     if len(whole) < words:
         raise SystemExit(f"the tokenizer has {len(whole)} whole words")
-    picked = [whole[i * len(whole) // words] for i in range(words)]
+    picked = [number[f"Ġ{word}"] for word in says]
+    more = words - len(picked)
+    picked += [whole[i * len(whole) // more] for i in range(more)]
     return [*start, *picked, number["<|endoftext|>"]]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Clock, Database
@@ -18,6 +19,7 @@ from db.core.rows import CALL_COLUMNS, from_now, to_call
 from db.core.tables import calls, jobs, recordings, stage_results, submissions
 from db.queue.charges import ChargedSlot, UsedSlot, settle
 from pipeline.domain.call import Call, Job
+from pipeline.domain.redaction import NamedPolicy
 from pipeline.domain.speech import PENDING
 from pipeline.domain.stage import Stage
 from pipeline.domain.vocabulary import CallWarning
@@ -26,6 +28,7 @@ from pipeline.record_texts import warning_text
 
 WAKE_CHANNEL = "switchboard_jobs"
 DELAY_EVENT_AFTER_SECONDS = 60.0  # of a wait; shorter ones are usual while a PBX still writes
+_POLICY = TypeAdapter(NamedPolicy)
 VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING, Stage.VOICEPRINT)  # stages whose results hold voiceprints
 
 
@@ -50,6 +53,7 @@ class Lease:
     request_id: str | None = None  # of the submission that led to the job
     trace: str | None = None  # its traceparent
     queued_at: datetime | None = None  # before the claim
+    redaction: NamedPolicy | None = None  # the policy of this job in place of that of the call's team
 
 
 # A lease that expires while the server is down does not mean that its holder is dead: it could not renew. After a start
@@ -267,14 +271,25 @@ async def fail(database: Database, lease: Lease, error: CallError, used: Sequenc
     requeued instead.
     """
     async with database.transaction(lease.workspace_id) as connection:
-        row = await lock(connection, lease)
-        if _has_newer_address(row, lease, error):
-            await change(connection, lease, **_waiting(lease, 0), **_reason(error))
-        elif lease.job.kind == "analyze" and row.metadata_version != lease.metadata_version:
-            await change(connection, lease, **_waiting(lease, 0), **_reason(error), failures=0)
-        else:
-            await _fail(connection, lease, error)
-        await settle(connection, used)
+        await fail_within(connection, lease, error, used)
+
+
+async def fail_within(
+    connection: AsyncConnection, lease: Lease, error: CallError, used: Sequence[UsedSlot] = ()
+) -> bool:
+    """Do as `fail` in a transaction; return whether the job has failed, and was not requeued."""
+    row = await lock(connection, lease)
+    again: dict[str, Any] | None = None
+    if _has_newer_address(row, lease, error):
+        again = {}
+    elif lease.job.kind == "analyze" and row.metadata_version != lease.metadata_version:
+        again = {"failures": 0}
+    if again is None:
+        await _fail(connection, lease, error)
+    else:
+        await change(connection, lease, **_waiting(lease, 0), **_reason(error), **again)
+    await settle(connection, used)
+    return again is None
 
 
 async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> None:
@@ -286,11 +301,16 @@ async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> 
         warning = warning_text(CallWarning.REANALYSIS_FAILED, problem=error.message)
         changes: dict[str, Any] = {"analysis_warnings": [warning]}
     else:
-        changes = {"state": "failed", "failed_at": sa.func.now()}
-        changes |= {f"failure_{name.removeprefix('error_')}": value for name, value in _reason(error).items()}
+        changes = failure(error)
     await connection.execute(
         sa.update(calls).where(calls.c.id == lease.call_pk).values(**changes, updated_at=sa.func.now())
     )
+
+
+def failure(error: CallError) -> dict[str, Any]:
+    """Return the columns of a call that has failed."""
+    reason = {f"failure_{name.removeprefix('error_')}": value for name, value in _reason(error).items()}
+    return {"state": "failed", "failed_at": sa.func.now(), **reason}
 
 
 async def _drop_voices(connection: AsyncConnection, lease: Lease) -> None:
@@ -393,7 +413,8 @@ def _lease(row: sa.Row[Any]) -> Lease:
     clock = Clock(row.started_at)  # the moment of the claim
     call = (to_call(row), row.workspace_id, row.call_pk, row.metadata_version)
     origin = (row.request_id, row.traceparent)
-    return Lease(job, *call, clock, fetching, warnings, slot, row.channels_swapped, *origin, row.queued_at)
+    redaction = None if row.redaction is None else _POLICY.validate_python(row.redaction)
+    return Lease(job, *call, clock, fetching, warnings, slot, row.channels_swapped, *origin, row.queued_at, redaction)
 
 
 async def traces(database: Database, workspace_id: UUID, call_pk: int) -> list[str]:

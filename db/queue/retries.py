@@ -20,7 +20,7 @@ from db.core.tables import calls, jobs, workspaces
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """`kind`: "process" (the call failed, or waits) or "analyze" (it has its record)."""
+    """`kind`: "process" (the call failed, or waits) or "analyze" (it has its record, or a policy holds it back)."""
 
     job_id: UUID
     call_id: UUID
@@ -63,7 +63,7 @@ _FAILED = sa.and_(
         sa.and_(jobs.c.kind == "process", calls.c.job_id == jobs.c.id, calls.c.state == "failed"),
         sa.and_(
             jobs.c.kind == "analyze",
-            calls.c.state == "completed",
+            calls.c.state.in_(("completed", "failed")),  # failed: held back
             ~sa.exists().where(_later.c.call_pk == jobs.c.call_pk, _later.c.created_at > jobs.c.created_at),
         ),
     ),
@@ -144,7 +144,8 @@ async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = No
 
 
 async def _begin(connection: AsyncConnection, row: Any) -> UUID:
-    values = {"call_pk": row.call_pk, "kind": row.kind}
+    policy = sa.select(jobs.c.redaction).where(jobs.c.id == row.job_id).scalar_subquery()
+    values = {"call_pk": row.call_pk, "kind": row.kind, "redaction": policy}
     inserted = await connection.execute(sa.insert(jobs).values(**values).returning(jobs.c.id))
     new_job: UUID = inserted.scalar_one()
     if row.kind == "process":

@@ -99,8 +99,10 @@ def _metadata(call: Call) -> Call:
 def _completed(lease: Lease, warnings: list[str], analysis_warnings: Sequence[str]) -> dict[str, Any]:
     now = sa.func.now()
     values: dict[str, Any] = {"analyzed_at": now, "updated_at": now, "raised": sa.func.raised_trackers(calls.c.id)}
+    values |= dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
     if lease.job.kind == "analyze":  # warnings about the recording stay
-        return values | {"analysis_warnings": [*warnings, *analysis_warnings]}
-    failure = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
+        completed_at = sa.func.coalesce(calls.c.completed_at, now)  # null: the call was held back
+        analyzed: dict[str, Any] = {"state": "completed", "completed_at": completed_at}
+        return values | analyzed | {"analysis_warnings": [*warnings, *analysis_warnings]}
     completed = {"state": "completed", "completed_at": now, "promoted_run": None}
-    return values | failure | completed | {"warnings": warnings, "analysis_warnings": list(analysis_warnings)}
+    return values | completed | {"warnings": warnings, "analysis_warnings": list(analysis_warnings)}

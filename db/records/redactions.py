@@ -15,11 +15,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.rows import dump_json
 from db.core.tables import calls, recordings, transcripts, unredacted_recordings, waveforms
 from db.queue.jobs import Lease
+from db.workspace import redaction_policies
 from pipeline.domain.redaction import CallRedaction, NamedPolicy, RedactionMode, RedactionState
 from pipeline.domain.speech import Recording, RedactedRecording
 
-# What a record that was not redacted, or less, has left in other tables. Users' corrections quote its words.
-_REPLACED = (
+# What a record has left in other tables. Users' corrections quote its words.
+QUOTES = (
     "DELETE FROM edits WHERE call_pk = :call AND kind <> 'tag'",
     "DELETE FROM corrections WHERE call_pk = :call",
     "DELETE FROM task_marks WHERE call_pk = :call",
@@ -28,12 +29,13 @@ _REPLACED = (
     "DELETE FROM calibration_calls WHERE call_pk = :call",
     "DELETE FROM call_passages WHERE call_pk = :call",
     "DELETE FROM stage_results WHERE call_pk = :call AND stage IN ('speakers', 'answers')",
-    "DELETE FROM stage_results WHERE call_pk = :call AND stage = 'redaction' AND job_id <> :job",
     "UPDATE events SET record = NULL, transcript = NULL WHERE call_pk = :call",
     """DELETE FROM contacts k WHERE k.source = 'call'
         AND EXISTS (SELECT FROM call_contacts l WHERE l.contact_id = k.id AND l.call_pk = :call)
         AND NOT EXISTS (SELECT FROM call_contacts l WHERE l.contact_id = k.id AND l.call_pk <> :call)""",
 )
+# Words that were not redacted, or less.
+_REPLACED = "DELETE FROM stage_results WHERE call_pk = :call AND stage = 'redaction' AND job_id <> :job"
 # What no policy lets stay: words as recognized, and files of recordings that were replaced.
 _NEVER_KEPT = (
     "DELETE FROM stage_results WHERE call_pk = :call AND stage = 'asr'",
@@ -48,6 +50,12 @@ _REKEY = sa.text("""
     UPDATE stage_results SET content_key = replace(content_key, :before, :after)
     WHERE call_pk = :call AND strpos(content_key, :before) > 0
 """)
+
+
+async def policy_of(connection: AsyncConnection, lease: Lease) -> NamedPolicy | None:
+    """Return the policy that a job applies: its own, or that of the call's team; None if nothing is hidden."""
+    effective = redaction_policies.effective
+    return lease.redaction or await effective(connection, lease.workspace_id, lease.call.team_id)
 
 
 def digest(policy: NamedPolicy) -> str:
@@ -66,7 +74,7 @@ async def begin(connection: AsyncConnection, lease: Lease, redaction: CallRedact
     previous = (await connection.execute(query)).first()
     if previous is None or previous.redaction == digest(redaction.policy):
         return
-    await _run(connection, lease, _REPLACED)
+    await run(connection, lease, (*QUOTES, _REPLACED))
 
 
 async def settle(
@@ -80,16 +88,17 @@ async def settle(
     After the record is written.
     """
     if redaction is not None:
-        await _run(connection, lease, _NEVER_KEPT)
+        await run(connection, lease, _NEVER_KEPT)
         written = sa.update(transcripts).where(transcripts.c.call_pk == lease.call_pk)
         await connection.execute(written.values(redaction=digest(redaction.policy)))
     if redacted is not None:
         await _replace_recordings(connection, lease, redacted)
     if redaction is not None and redaction.policy.mode is RedactionMode.REDACTED_ONLY:
-        await _run(connection, lease, _ORIGINALS)
+        await run(connection, lease, _ORIGINALS)
 
 
-async def _run(connection: AsyncConnection, lease: Lease, statements: Sequence[str]) -> None:
+async def run(connection: AsyncConnection, lease: Lease, statements: Sequence[str]) -> None:
+    """Execute statements with the call as `:call` and the job as `:job`."""
     for statement in statements:
         names = {"call": lease.call_pk, "job": lease.job.job_id}
         await connection.execute(sa.text(statement), {name: names[name] for name in names if f":{name}" in statement})

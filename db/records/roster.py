@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database
 from db.core.tables import call_contacts, calls, contacts, members, teams, voice_centroids, voiceprints, workspaces
 from db.queue.jobs import Lease
-from db.workspace import consents, questions, redaction_policies
+from db.records.redactions import policy_of
+from db.workspace import consents, questions
 from db.workspace.directory import template
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.questions import Question, Scorecard
@@ -40,7 +41,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             )
         ).one()
         defined = questions.parsed(row.questions or ())
-        redaction = await redaction_policies.effective(connection, lease.workspace_id, lease.call.team_id)
+        redaction = await policy_of(connection, lease)
         return Roster(
             members=await _members(connection, lease),
             voiceprints=await _voiceprints(connection, lease),

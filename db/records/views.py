@@ -32,6 +32,7 @@ from db.core.tables import (
 from db.queue import originals
 from db.records import corrections as edits
 from db.records.corrections import CallEdit, EditedCall, EditRows
+from db.records.held_back import IS_HELD
 from db.secrets import call_keys
 from db.secrets.call_keys import CallKeys
 from db.secrets.recording_urls import shown
@@ -410,6 +411,7 @@ async def _recordings(
     query = query.where(table.c.job_id == job_id).order_by(table.c.channel)
     if table is recordings:  # nothing plays a file before its sound is redacted
         query = query.where(sa.func.coalesce(recordings.c.redaction, "").not_in(PENDING))
+        query = query.where(~sa.exists(sa.select(1).where(calls.c.id == recordings.c.call_pk, IS_HELD)))
     rows = await connection.execute(query)
     return tuple(read(Recording, row, key=call_keys.of(connection).key_of_row(row)) for row in rows)
 

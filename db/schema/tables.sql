@@ -232,6 +232,7 @@ CREATE TABLE jobs (
     fetch_run integer NOT NULL DEFAULT 0,  -- the fencing number of its fetches
     hosts text[] NOT NULL DEFAULT '{}',  -- that its recordings are fetched from
     fetch_warnings text[] NOT NULL DEFAULT '{}',  -- of the last fetch, for the record
+    redaction jsonb,  -- pipeline.domain.redaction.NamedPolicy for this job only; null: that of the call's team
     CONSTRAINT jobs_call_pk_id_key UNIQUE (call_pk, id),
     CONSTRAINT jobs_live_has_team CHECK (team_id IS NOT NULL OR state NOT IN ('queued', 'running'))
 ) WITH (fillfactor = 70);  -- room in each page for new row versions, so that updates of other columns write no index entry

@@ -258,18 +258,23 @@ def restore(url: str, folder: Path, archive: int, seconds: float, on_table: Call
 def move_files(url: str, folder: str) -> int:
     """Set the location of each recording to `folder`, under its content's name; return how many changed.
 
+    Sealed originals of redaction are recordings too.
+
     Deletions that were queued elsewhere are forgotten: their files are in the former storage, whose service deletes
     them.
     """
     with _connected(url) as connection:
         connection.execute("DELETE FROM file_deletions WHERE NOT starts_with(uri, %s || '/')", [folder.rstrip("/")])
-        result = connection.execute(
-            "UPDATE recordings SET uri = %(folder)s || '/' || left(sha256, 2) || '/' || sha256"
-            " WHERE uri <> %(folder)s || '/' || left(sha256, 2) || '/' || sha256",
-            {"folder": folder.rstrip("/")},
-        )
+        moved = [
+            connection.execute(
+                f"UPDATE {table} SET uri = %(folder)s || '/' || left(sha256, 2) || '/' || sha256"  # noqa: S608
+                " WHERE uri <> %(folder)s || '/' || left(sha256, 2) || '/' || sha256",
+                {"folder": folder.rstrip("/")},
+            ).rowcount
+            for table in ("recordings", "unredacted_recordings")
+        ]
         connection.commit()
-        return result.rowcount
+        return sum(moved)
 
 
 def mark(url: str, backup: str | None) -> None:

@@ -14,7 +14,14 @@ from db.core.database import Database
 from db.core.tables import redaction_policies, teams
 from db.workspace.admin_log import Actor, Changing, changing
 from db.workspace.directory import NoSuchTeam
-from pipeline.domain.redaction import EntityKind, NamedPolicy, Pattern, RedactionMode, RedactionPreset
+from pipeline.domain.redaction import (
+    MAX_GUARD_SECONDS,
+    MAX_LAST_DIGITS,
+    EntityKind,
+    NamedPolicy,
+    RedactionMode,
+    RedactionPreset,
+)
 
 MAX_PATTERNS, MAX_SHAPE = 50, 64
 _POLICY = TypeAdapter(NamedPolicy)
@@ -37,22 +44,28 @@ def named(
     mode: RedactionMode,
     presets: Iterable[RedactionPreset] = (),
     kinds: Iterable[EntityKind] = (),
-    patterns: Iterable[Pattern] = (),
-    last_digits: int = 0,
-    agents_exempt: bool = False,
-    guard_seconds: float = 0.25,
-    hold: bool = True,
+    **options: Any,
 ) -> NamedPolicy:
-    """Return a policy named after its presets and further kinds. Raises `PolicyRefused`."""
-    presets, patterns = sorted(set(presets)), tuple(patterns)
+    """Return a policy named after its presets and further kinds. `options`: fields of `RedactionPolicy`.
+
+    Raises `PolicyRefused`.
+    """
+    if mode is RedactionMode.OFF:
+        return NamedPolicy(mode, name=RedactionMode.OFF, version=0)
+    presets = sorted(set(presets))
     of_presets = {kind for preset in presets for kind in preset.kinds}
     further = sorted(set(kinds) - of_presets - {EntityKind.CUSTOM})
-    words = [*presets, *further, *(["patterns"] if patterns else [])]
-    if mode is RedactionMode.OFF:
-        return NamedPolicy(RedactionMode.OFF, 0, mode)
+    policy = NamedPolicy(mode, tuple(sorted({*of_presets, *further})), **options, name="", version=0)
+    words = [*presets, *further, *(["patterns"] if policy.patterns else [])]
     _require(bool(words), "The policy hides nothing. Name a preset, a kind or a pattern.")
-    _require(0 <= last_digits <= 4, f"last_digits is {last_digits}. Write 0 to 4.")
-    _require(0 <= guard_seconds <= 2, f"guard_seconds is {guard_seconds}. Write 0 to 2.")
+    _check(policy)
+    return replace(policy, name="+".join(words))
+
+
+def _check(policy: NamedPolicy) -> None:
+    digits, seconds, patterns = policy.last_digits, policy.guard_seconds, policy.patterns
+    _require(0 <= digits <= MAX_LAST_DIGITS, f"last_digits is {digits}. Write 0 to {MAX_LAST_DIGITS}.")
+    _require(0 <= seconds <= MAX_GUARD_SECONDS, f"guard_seconds is {seconds}. Write 0 to {MAX_GUARD_SECONDS}.")
     _require(len(patterns) <= MAX_PATTERNS, f"The policy has {len(patterns)} patterns. Use up to {MAX_PATTERNS}.")
     for pattern in patterns:
         fits = 0 < len(pattern.shape) <= MAX_SHAPE and any(sign in "A9" for sign in pattern.shape)
@@ -61,8 +74,6 @@ def named(
             f"The pattern {pattern.name!r} has the shape {pattern.shape!r}. Write up to {MAX_SHAPE} characters with A "
             "for a letter and 9 for a digit, as in AB-999999.",
         )
-    every = tuple(sorted({*of_presets, *further}))
-    return NamedPolicy("+".join(words), 0, mode, every, patterns, last_digits, agents_exempt, guard_seconds, hold)
 
 
 def _require(condition: bool, message: str) -> None:

@@ -55,17 +55,37 @@ class Pattern:
     shape: str
 
 
+MAX_LAST_DIGITS, MAX_GUARD_SECONDS = 4, 2
+
+
 @dataclass(frozen=True, slots=True)
 class RedactionPolicy:
-    """What a team, or else its workspace, hides in its calls."""
+    """What a team, or else its workspace, hides in its calls.
+
+    The API and the command line have these options, with these defaults and limits; a test compares them.
+    """
 
     mode: RedactionMode = RedactionMode.OFF
-    kinds: frozenset[EntityKind] = frozenset()
+    kinds: tuple[EntityKind, ...] = ()  # sorted
     patterns: tuple[Pattern, ...] = ()
-    last_digits: int = 0  # of cards, accounts and phone numbers, that stay readable: 0..4; never of codes
+    last_digits: int = 0  # of cards, accounts and phone numbers, that stay readable; never of codes
     agents_exempt: bool = False  # names of members stay
-    guard_seconds: float = 0.25  # of sound hidden before and after each span: 0..2
+    guard_seconds: float = 0.25  # of sound hidden before and after each span
     hold: bool = True  # a call fails where redaction could not look; False: it is shown with a warning
+
+    @property
+    def hides_keys(self) -> bool:
+        """Whether keys pressed on the keypad are hidden, in labels and in sound."""
+        return bool(self.patterns) or not TYPED_KINDS.isdisjoint(self.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy(RedactionPolicy):
+    """A policy as it was set, in a form that is stored with each call."""
+
+    mode: RedactionMode
+    name: str = field(kw_only=True)  # its presets and further kinds, for people: "pci", "privacy+health"
+    version: int = field(kw_only=True)  # grows with each change of the workspace's or team's; 0: it was not set
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,36 +140,9 @@ _PRESETS = {
 NEVER_SEALED = frozenset({EntityKind.CARD_CODE})  # PCI DSS 3.3.1: not kept, even encrypted
 TYPED_KINDS = _CARD | {
     *(EntityKind.ACCOUNT, EntityKind.NATIONAL_ID, EntityKind.PHONE),
-    *(EntityKind.BIRTH_DATE, EntityKind.PASSWORD, EntityKind.CUSTOM),
+    *(EntityKind.BIRTH_DATE, EntityKind.PASSWORD),
 }
-"""Kinds that callers type. Keys do not tell which: under a policy with one of them, no pressed key stays."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedPolicy:
-    """A policy as it was set, in a form that is stored with each call. `kinds` are sorted."""
-
-    name: str  # its presets and further kinds, for people: "pci", "privacy+health"
-    version: int  # grows with each change of the workspace's or team's policy
-    mode: RedactionMode
-    kinds: tuple[EntityKind, ...] = ()
-    patterns: tuple[Pattern, ...] = ()
-    last_digits: int = 0
-    agents_exempt: bool = False
-    guard_seconds: float = 0.25
-    hold: bool = True
-
-    @property
-    def policy(self) -> RedactionPolicy:
-        """The policy for the detectors."""
-        kinds = frozenset(self.kinds) | ({EntityKind.CUSTOM} if self.patterns else frozenset())
-        fields = (self.last_digits, self.agents_exempt, self.guard_seconds, self.hold)
-        return RedactionPolicy(self.mode, kinds, self.patterns, *fields)
-
-    @property
-    def hides_keys(self) -> bool:
-        """Whether keys pressed on the keypad are hidden, in labels and in sound."""
-        return not TYPED_KINDS.isdisjoint(self.policy.kinds)
+"""Kinds that callers type, as well as patterns. Keys do not tell which: under a policy with one, no key stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ SWITCHES = {  # of libraries that report or download on their own
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "PYANNOTE_METRICS_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "ORT_DISABLE_TELEMETRY": "1",  # of native code, which the guard does not see
     "DO_NOT_TRACK": "1",
 }
 NAMING = re.compile(r"SWITCHBOARD_|OTEL_EXPORTER_OTLP_|AWS_ENDPOINT_URL|RAY_ADDRESS$|FSSPEC_")
@@ -106,7 +107,7 @@ def install() -> None:
     """Install the guard in this process, permanently. Its settings are those of the environment at this time."""
     if _installed:
         return
-    os.environ.update({name: os.environ.get(name) or value for name, value in SWITCHES.items()})
+    os.environ.update(SWITCHES)
     _own_addresses()  # imports nothing later, inside of the hook
     _installed.append(_Guard())
     sys.addaudithook(_audit)

@@ -1,6 +1,7 @@
 """Values without a form of their own: passwords and names, which only the words before them announce."""
 
 from collections.abc import Iterator
+from enum import Enum
 
 from pipeline.redaction.cues import Cue, Cues
 from pipeline.redaction.lines import Line
@@ -15,6 +16,11 @@ MAX_REST = 4  # ... that complete a value in the next turn
 MAX_REST_SECONDS = 6.0
 MAX_ANSWER_SECONDS = 8.0  # from the end of a question to the answer's first word
 _ENDS = frozenset(".?!;")
+
+
+class _Stop(Enum):
+    OVER = "over"
+    NO_VALUE = "no value"
 
 
 def stated_in(line: Line, cues: Cues) -> Iterator[Cue]:
@@ -128,12 +134,11 @@ def _taken(line: Line, first: int, limit: int, strict: bool = False) -> Iterator
         at += 1
     while at < len(line.tokens) and len(tokens) < limit:
         word, language = line.lower[at], line.packs[at]
-        if tokens and line.words[at].text != line.words[tokens[0]].text:
-            break
-        if word in _ENDS or (tokens and line.words[at].start - line.words[tokens[-1]].end > 2.0):
-            break
-        if word in language.words("redaction", "no_value"):
+        stop = _stop(line, at, tokens)
+        if stop is _Stop.NO_VALUE:
             return
+        if stop is _Stop.OVER:
+            break
         if word in language.words("redaction", "states") and len(tokens) < MAX_SUBJECT:
             tokens, at = [], at + 1  # "the word is ..."
             continue
@@ -145,6 +150,22 @@ def _taken(line: Line, first: int, limit: int, strict: bool = False) -> Iterator
         tokens.pop()
     if tokens and any(_carries(line, at) for at in tokens):
         yield tokens
+
+
+def _stop(line: Line, at: int, tokens: list[int]) -> _Stop | None:
+    """Return whether a token ends the value that `tokens` begin ("tulip77 but it doesn't work"), or denies it."""
+    word, language = line.lower[at], line.packs[at]
+    if tokens and line.words[at].text != line.words[tokens[0]].text:
+        return _Stop.OVER
+    if word in _ENDS or (tokens and line.words[at].start - line.words[tokens[-1]].end > 2.0):
+        return _Stop.OVER
+    denies, joins = (word in language.words("redaction", key) for key in ("no_value", "no_value_first"))
+    if not (denies or joins):
+        return None
+    if not any(_carries(line, token) for token in tokens):
+        return _Stop.NO_VALUE
+    is_number = all(_is_figure(line, token) for token in tokens)  # "4242 for the invoice"
+    return _Stop.OVER if denies or is_number else None
 
 
 def _is_no_name(line: Line, at: int) -> bool:
@@ -168,7 +189,7 @@ def _carries(line: Line, at: int) -> bool:
 
 
 def _is_figure(line: Line, at: int) -> bool:
-    return line.lower[at] in line.packs[at].numbers
+    return line.lower[at].isdecimal() or line.lower[at] in line.packs[at].numbers
 
 
 def _is_stopword(line: Line, at: int) -> bool:

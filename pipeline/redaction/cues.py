@@ -20,6 +20,7 @@ KINDS = (
 )  # fmt: skip
 """Keys of the section `redaction` of a language pack that hold patterns of cues, by value of `EntityKind`."""
 MAX_LOOK = 16  # tokens after a cue that are counted
+MAX_TO_CARD = 8  # tokens from the cue of a code to the end of its card's
 MAX_GARBLED = 4  # tokens of a cue that is written as similar words
 MIN_GARBLED = 8  # its letters
 LIKE_ENOUGH = 82  # percent of the letters of both, in order
@@ -52,6 +53,15 @@ class Cues:
                 return
             if cue.channel != channel or cue.last < token:
                 yield cue
+
+    def code_on(self, card: Cue) -> Cue | None:
+        """Return the cue of a code that a card's cue only completes: "the security code on the card is"."""
+        at = bisect_right(self.ends, card.end)
+        for cue in reversed(self.cues[max(0, at - MAX_LOOK) : at]):
+            tokens = card.last - cue.last
+            if cue.kind == "card_code" and cue.channel == card.channel and 0 <= tokens <= min(cue.to_end, MAX_TO_CARD):
+                return cue
+        return None
 
     def after(self, line: Line, token: int, max_tokens: int = 5) -> Iterator[Cue]:
         """Yield the cues that follow a value in the same turn: "4 1 1 1 is my card number"."""

@@ -54,7 +54,7 @@ def _start(entity: Entity) -> tuple[float, int, int]:
 
 
 def _needs_engine(policy: RedactionPolicy) -> str:
-    kinds = sorted(policy.kinds & NEEDS_ENGINE)
+    kinds = sorted(NEEDS_ENGINE.intersection(policy.kinds))
     return f"No engine finds {' and '.join(kinds)}: set one up, or leave the kind out of the policy." if kinds else ""
 
 

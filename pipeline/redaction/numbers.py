@@ -9,6 +9,7 @@ from pipeline.redaction.cues import OTHER, Cue, Cues
 from pipeline.redaction.runs import MAX_PAUSE, Row
 
 MIN_CARD, MAX_CARD = 13, 19  # ISO/IEC 7812-1
+MAX_CODE = 4  # digits of a card's code
 MIN_PHONE, MAX_PHONE = 7, 12  # of a number without a cue
 MAX_CUTS = 3  # groups at the end of a row that may be another number
 MAX_TO_PASSWORD = 15.0  # seconds from its cue
@@ -147,6 +148,8 @@ def classify(row: Row, cues: Cues, answered: Answered) -> tuple[EntityKind | Non
         if cue.kind == OTHER:
             return None, 0.0, None
         if _accepts(cue, row, digits) and not _is_answered(cue, row, answered):
+            if cue.kind == EntityKind.CARD and len(digits) <= MAX_CODE and (code := cues.code_on(cue)):
+                return EntityKind.CARD_CODE, LIKELY, code
             is_card = cue.kind in (EntityKind.ACCOUNT, EntityKind.PHONE) and kind is EntityKind.CARD
             return EntityKind.CARD if is_card else EntityKind(cue.kind), LIKELY, cue
     return kind, confidence, None

@@ -27,7 +27,7 @@ from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.channels.levels import in_band, padded
 from pipeline.audio.decode.decoder import Decoded
 from pipeline.audio.labels import keys
-from pipeline.domain.redaction import TYPED_KINDS, Entity, RedactionPolicy
+from pipeline.domain.redaction import Entity, RedactionPolicy
 from pipeline.domain.spans import union
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind, Recording, Span
 from pipeline.errors import StorageError, TimedOut
@@ -83,7 +83,7 @@ def redact_sound(
     """Encode the files of a call without the sound of `entities`, `policy.guard_seconds` before and after included.
 
     `loaded`: a reference to it, in `Workers.compute`. `layout`: of the transcript whose seconds the entities have.
-    Keys are hidden anywhere if the policy has a kind of `TYPED_KINDS`. A file that could not be decoded is left out:
+    Keys are hidden anywhere if the policy hides them. A file that could not be decoded is left out:
     nothing looked into it. Raises `StorageError`, and `TimedOut` if canceled.
     """
     folder = loaded.folder
@@ -93,7 +93,7 @@ def redact_sound(
     hidden = _Hidden(call, policy.guard_seconds, cover)
     for piece in (piece for entity in entities for piece in entity.pieces):
         hidden.add(Span(piece.start, piece.end), piece.channel)
-    if policy.kinds & TYPED_KINDS:
+    if policy.hides_keys:
         for span in call.typed():
             hidden.add_everywhere(span)
     files = (RedactedFile(channel, _encode(file, hidden.of(channel), folder)) for channel, file in call.files.items())

@@ -96,7 +96,7 @@ async def _redact(
             return replace(recognized, redaction=_result(recognized, detected, policy)), Originals()
         if policy.agents_exempt:
             detected = _without_agents(run, recognized, detected)
-        masked = await run.workers.compute(mask_words, recognized, detected, policy.policy)
+        masked = await run.workers.compute(mask_words, recognized, detected, policy)
     result = _result(recognized, detected, policy)
     sealed = [entity for entity in detected.entities if not _may_be_code(recognized, entity)]
     pieces = tuple(_original(recognized, entity, piece) for entity, piece in _pieces(sealed))
@@ -106,7 +106,7 @@ async def _redact(
 async def _find(run: CallRun, recognized: Recognized, policy: NamedPolicy) -> Redaction:
     """Return the entities; could not look if the detector fails. Its error may quote words: its class is logged."""
     try:
-        return await run.workers.compute(look, recognized, policy.policy)  # type: ignore[no-any-return]
+        return await run.workers.compute(look, recognized, policy)  # type: ignore[no-any-return]
     except TimedOut:
         raise
     except Exception as error:
@@ -201,9 +201,7 @@ async def redact_recordings(
         return await _revealed(run, stored, hidden)
     entities = [_entity(span) for span in redaction.spans]
     async with run.deadline(Stage.REDACTION, audio.duration):
-        sound = await run.workers.compute(
-            redact_sound, await run.sound.get(), audio.layout, entities, redaction.policy.policy
-        )
+        sound = await run.workers.compute(redact_sound, await run.sound.get(), audio.layout, entities, redaction.policy)
         files = await asyncio.to_thread(store_redacted, sound.files, run.options.storage, run.redacted_files.key)
     originals = {}
     if redaction.policy.mode is RedactionMode.MASK:

@@ -36,7 +36,6 @@ from db.workspace.legal_holds import LegalHold
 from db.workspace.llm_usage import ModelUsage
 from db.workspace.redaction_policies import StoredPolicy
 from pipeline.domain.insight import Contact
-from pipeline.domain.redaction import Pattern, RedactionPreset
 from pipeline.domain.voices import KeptVoices
 from serve_app.api import bodies
 from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer
@@ -281,13 +280,7 @@ async def set_redaction(writing: Writing) -> Response:
     """Set or remove a policy; return all policies."""
     writing.require_workspace_key("policies of redaction")
     body = await read_admin_body(writing.request, bodies.NewRedaction)
-    policy = None
-    if body.mode is not None:
-        patterns = [Pattern(pattern.name, pattern.shape) for pattern in body.patterns]
-        fields = (body.last_digits, body.agents_exempt, body.guard_seconds, body.hold)
-        presets = [RedactionPreset(preset) for preset in body.presets]
-        policy = redaction_policies.named(body.mode, presets, body.kinds, patterns, *fields)
-    await redaction_policies.set_policy(writing.database, writing.home, policy, body.team_id, writing.actor)
+    await redaction_policies.set_policy(writing.database, writing.home, body.policy(), body.team_id, writing.actor)
     return answer_with(Page(tuple(await redaction_policies.list_policies(writing.database, writing.home))))
 
 

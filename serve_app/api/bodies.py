@@ -10,8 +10,17 @@ from starlette.requests import Request
 
 from db.records.retention import MAX_DAYS
 from db.workspace.legal_holds import HoldKind
-from db.workspace.redaction_policies import MAX_PATTERNS, MAX_SHAPE
-from pipeline.domain.redaction import EntityKind, RedactionMode
+from db.workspace.redaction_policies import MAX_PATTERNS, MAX_SHAPE, named
+from pipeline.domain.redaction import (
+    MAX_GUARD_SECONDS,
+    MAX_LAST_DIGITS,
+    EntityKind,
+    NamedPolicy,
+    Pattern,
+    RedactionMode,
+    RedactionPolicy,
+    RedactionPreset,
+)
 from pipeline.domain.retention import RetentionKind
 from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
@@ -211,6 +220,9 @@ class NewPattern(Body):
     shape: str = Field(min_length=1, max_length=MAX_SHAPE, description="A: a letter, 9: a digit, as in AB-999999.")
 
 
+_DEFAULTS = RedactionPolicy()
+
+
 class NewRedaction(Body):
     """A policy of redaction."""
 
@@ -222,10 +234,28 @@ class NewRedaction(Body):
     presets: list[Literal["pci", "privacy", "health"]] = Field([], max_length=3, description="Named sets of kinds.")
     kinds: list[Annotated[EntityKind, Field(strict=False)]] = Field([], max_length=len(EntityKind))
     patterns: list[NewPattern] = Field([], max_length=MAX_PATTERNS)
-    last_digits: int = Field(0, ge=0, le=4, description="Of cards, accounts and numbers, that stay readable.")
-    agents_exempt: bool = Field(False, description="Names of members stay.")
-    guard_seconds: float = Field(0.25, ge=0, le=2, description="Sound hidden before and after each span.")
-    hold: bool = Field(True, description="A call that cannot be checked fails; false: it is shown with a warning.")
+    last_digits: int = Field(
+        _DEFAULTS.last_digits,
+        ge=0,
+        le=MAX_LAST_DIGITS,
+        description="Of cards, accounts and numbers, that stay readable.",
+    )
+    agents_exempt: bool = Field(_DEFAULTS.agents_exempt, description="Names of members stay.")
+    guard_seconds: float = Field(
+        _DEFAULTS.guard_seconds, ge=0, le=MAX_GUARD_SECONDS, description="Sound hidden before and after each span."
+    )
+    hold: bool = Field(
+        _DEFAULTS.hold, description="A call that cannot be checked fails; false: it is shown with a warning."
+    )
+
+    def policy(self) -> NamedPolicy | None:
+        """Return the policy; None: it is removed. Raises `PolicyRefused`."""
+        if self.mode is None:
+            return None
+        options = self.model_dump(exclude={"mode", "team_id", "presets", "patterns"})
+        presets = [RedactionPreset(preset) for preset in self.presets]
+        patterns = tuple(Pattern(pattern.name, pattern.shape) for pattern in self.patterns)
+        return named(self.mode, presets, **options, patterns=patterns)
 
 
 class NewHold(Body):

@@ -203,7 +203,9 @@ def _redacted(visit: Visit, record: CallRecord) -> str:
         case RedactionState.COULD_NOT_LOOK:
             return visit.wording.say("Not redacted: {reason}", reason=record.redaction.reason)
         case RedactionState.FOUND:
-            counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in record.redaction.counts.items())
+            say = visit.wording.say
+            kinds = ((say(labels.ENTITIES[kind]), count) for kind, count in record.redaction.counts.items())
+            counts = ", ".join(f"{kind} ({count})" for kind, count in kinds)
             return visit.wording.say("Redacted by the policy {name}: {counts}", name=name, counts=counts)
     return visit.wording.say("Checked by the policy {name}: nothing to hide", name=name)
 

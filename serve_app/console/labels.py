@@ -128,6 +128,25 @@ VOICE_STATES: Mapping[str, str] = {
     "unassigned": "not assigned",
     "recognized": "recognized",
 }
+ENTITIES: Mapping[str, str] = {
+    "card": "card",
+    "card_code": "card code",
+    "card_expiry": "card expiry",
+    "iban": "IBAN",
+    "account": "account",
+    "national_id": "national ID",
+    "phone": "phone number",
+    "birth_date": "date of birth",
+    "password": "password",
+    "email": "email",
+    "spelled_name": "spelled name",
+    "address": "address",
+    "person": "person",
+    "organization": "organization",
+    "place": "place",
+    "health": "health",
+    "custom": "own pattern",
+}
 RUN_STATES: Mapping[str, str] = {
     "waiting": "Waiting",
     "running": "In progress",

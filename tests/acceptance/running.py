@@ -21,6 +21,8 @@ import psutil
 from db.core.database import Database
 from db.records import views
 from db.records.views import CallRecord
+from db.secrets.call_keys import CallKeys
+from db.secrets.encryption import Sealer
 from db.workspace import directory, keys
 from tests import fixture_checkpoints
 
@@ -162,7 +164,8 @@ class Client:
     @classmethod
     async def of(cls, service: RunningService, name: str | None = None) -> "Client":
         """Create a client with a new workspace, team and team-scoped key."""
-        database = await Database.open(service.database_url, pool_size=2)
+        keys_of_service = CallKeys(Sealer([SECRETS_KEY]))  # to read calls that the service seals
+        database = await Database.open(service.database_url, pool_size=2, call_keys=keys_of_service)
         workspace = await directory.create_workspace(database, name or f"w-{uuid4().hex[:8]}", default_country="US")
         team = await directory.create_team(database, workspace.workspace_id, "Service desk")
         _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "acceptance")

@@ -100,6 +100,13 @@ def test_a_named_host_is_looked_up_and_this_machine_is_reached() -> None:
     assert "False" in run("pass", SWITCHBOARD_EGRESS="allow")[0]
 
 
+def test_reports_of_native_code_are_off_and_deny_does_not_let_them_on() -> None:
+    """The guard does not see the sockets of ONNX Runtime."""
+    code = "import os; assert os.environ['ORT_DISABLE_TELEMETRY'] == '1'"
+    assert "NOTHING" in run(code, SWITCHBOARD_EGRESS="allow")[0]
+    assert "NOTHING" in run(code, SWITCHBOARD_EGRESS="deny", ORT_DISABLE_TELEMETRY="0")[0]
+
+
 def test_recordings_and_events_pass_after_their_own_guard() -> None:
     """The address of a recording is checked by another guard, which permits exactly this connection."""
     code = """

@@ -1589,12 +1589,8 @@ class Layout(Model):
 
 
 class NamedPolicy(Model):
-    """A policy as it was set, in a form that is stored with each call. `kinds` are sorted."""
+    """A policy as it was set, in a form that is stored with each call."""
 
-    name: str
-    """Name."""
-    version: int
-    """Version."""
     mode: Literal["off", "mask", "redacted-only"] | str
     """mask: originals are sealed; redacted-only: none is kept."""
     kinds: list[
@@ -1630,6 +1626,10 @@ class NamedPolicy(Model):
     """Sound hidden before and after each span, in seconds."""
     hold: bool = True
     """A call that cannot be checked fails; false: it is shown with a warning."""
+    name: str
+    """Name."""
+    version: int
+    """Version."""
 
 
 class PromotionResult(Model):

@@ -2,6 +2,7 @@
 
 ALTER TABLE recordings ADD COLUMN redaction text;
 ALTER TABLE transcripts ADD COLUMN redaction text;
+ALTER TABLE jobs ADD COLUMN redaction jsonb;  -- pipeline.domain.redaction.NamedPolicy
 
 CREATE TABLE unredacted_recordings (
     job_id uuid NOT NULL,

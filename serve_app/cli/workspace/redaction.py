@@ -5,9 +5,10 @@ import typer
 
 from db.records import late_redaction
 from db.workspace import redaction_policies
-from pipeline.domain.redaction import EntityKind, NamedPolicy, Pattern, RedactionMode, RedactionPreset
+from pipeline.domain.redaction import RedactionMode
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.options import Team
+from serve_app.cli.ui.policy import PolicyChoice, with_policy
 from serve_app.cli.ui.resource import Group, Result, Scope, listing
 
 NONE = "none"  # no policy
@@ -29,14 +30,8 @@ def _mode(text: str) -> str:
     return text
 
 
-def _pattern(text: str) -> Pattern:
-    name, separator, shape = text.partition("=")
-    if not separator:
-        raise CommandError(f"{text!r} is not a pattern.", "Write NAME=SHAPE, such as order=AB-999999.", USAGE)
-    return Pattern(name.strip(), shape.strip())
-
-
 @app.writes()
+@with_policy
 async def set_(
     scope: Scope,
     mode: Annotated[
@@ -45,18 +40,7 @@ async def set_(
             metavar="MODE", parser=_mode, help="mask: originals are sealed; redacted-only: none is kept; off; none."
         ),
     ],
-    preset: Annotated[list[RedactionPreset] | None, typer.Option(help="What is hidden; repeatable.")] = None,
-    kind: Annotated[list[EntityKind] | None, typer.Option(help="A further kind; repeatable.")] = None,
-    pattern: Annotated[
-        list[Any] | None,
-        typer.Option(metavar="NAME=SHAPE", parser=_pattern, help="A is a letter, 9 a digit; repeatable."),
-    ] = None,
-    last_digits: Annotated[int, typer.Option(min=0, max=4, help="Of cards, accounts and numbers: stay readable.")] = 0,
-    agents_exempt: Annotated[bool, typer.Option("--agents-exempt", help="Names of members stay.")] = False,
-    guard_seconds: Annotated[float, typer.Option(min=0, max=2, help="Sound hidden around each span.")] = 0.25,
-    show_unchecked: Annotated[
-        bool, typer.Option("--show-unchecked", help="Show calls that could not be checked, with a warning.")
-    ] = False,
+    choice: PolicyChoice,
     team: Team = None,
 ) -> Result:
     """Set the policy of the workspace, or of a team, which has it instead of its workspace's.
@@ -69,10 +53,7 @@ async def set_(
 
       switchboard redaction set mask --preset privacy --preset health --pattern order=AB-999999 --team support
     """
-    policy: NamedPolicy | None = None
-    if mode != NONE:
-        fields = (preset or (), kind or (), pattern or (), last_digits, agents_exempt, guard_seconds)
-        policy = redaction_policies.named(RedactionMode(mode), *fields, not show_unchecked)
+    policy = None if mode == NONE else choice.policy(RedactionMode(mode))
     stored = await redaction_policies.set_policy(scope.database, scope.id, policy, await scope.team_id(team))
     shown = "no policy" if stored.policy is None else f"{stored.policy.name}, {stored.policy.mode}"
     return Result(stored, f"Redaction of {team or scope.workspace.name}: {shown} (version {stored.version})")

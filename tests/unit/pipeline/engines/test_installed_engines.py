@@ -104,7 +104,7 @@ def names(recognized):
 
 def test_an_installed_engine_for_names_finds_what_rules_do_not(install: Install) -> None:
     recognized = spoken((0, "back to Lisbon then"))
-    policy = RedactionPolicy(RedactionMode.MASK, frozenset({EntityKind.PLACE}))
+    policy = RedactionPolicy(RedactionMode.MASK, (EntityKind.PLACE,))
     assert look(recognized, policy).state is RedactionState.COULD_NOT_LOOK
     install("acme_names", NAMES, "switchboard.redaction", "acme = acme_names:names")
     assert [entity.kind for entity in look(recognized, policy).entities] == [EntityKind.PLACE]

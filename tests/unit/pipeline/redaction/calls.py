@@ -7,7 +7,7 @@ from pipeline.domain.speech import Chunk, ChunkText, Recognized, Word, text_of
 from pipeline.redaction.detect import find_entities
 from pipeline.redaction.mask import mask_words
 
-EVERYTHING = RedactionPolicy(RedactionMode.MASK, frozenset(EntityKind) - NEEDS_ENGINE)
+EVERYTHING = RedactionPolicy(RedactionMode.MASK, tuple(sorted(frozenset(EntityKind) - NEEDS_ENGINE)))
 
 
 def call(*turns: tuple[int, str], language: str = "en") -> Recognized:

@@ -48,9 +48,11 @@ ANSWERS = [
 ]  # fmt: skip
 
 STAYS = {
-    "en": """That's 45 dollars and 50 cents, for 250 units. We met on the 5th of May at 10:30. In 2024 I paid 1,200.50
-        twice. Your order number is 48213377. i forgot my password and cannot reset it. Two or three people waited
-        twenty minutes. He got between 8 and 12 of them. Flight 7 4 5 leaves from gate 22.""",
+    "en": """My password is not for sale. The password is good for 24 hours. My PIN is wrong for some reason. That's
+        45 dollars and 50 cents, for 250 units. We met on the 5th of May at 10:30. In 2024 I paid
+        1,200.50 twice. Your order number is 48213377. i forgot my password and cannot reset it. Two or
+        three people waited twenty minutes. He got between 8 and 12 of them. Flight 7 4 5 leaves from
+        gate 22.""",
     "es": """Cuesta 45 euros con 50. Abrimos a las 9:30. El número de pedido es 48213377. Mil gracias. Somos clientes
         desde 2009. olvidé mi contraseña. Esperé una hora y diez minutos.""",
     "fr": """Ça coûte 45 euros 50. On ouvre à 9 heures 30. Le numéro de commande est le 48213377. J'ai oublié mon mot
@@ -69,6 +71,31 @@ def test_answers_are_hidden_in_five_languages(subtests: pytest.Subtests) -> None
                 with subtests.test(language=language, question=asked, channels=channels):
                     turns = zip(channels, (asked, answer), strict=True)
                     assert masked(*turns, language=language)[0] == [asked, expected]
+
+
+# Language, sentence with a code of a card, sentence with a password
+STATED = [
+    ("en", "The security code on the card is {}.", "My password is {} for the invoice."),
+    ("en", "the code on the back of my credit card is {}", "my password is {} but it doesn't work"),
+    ("es", "El CVV de mi tarjeta de crédito es {}.", "Mi contraseña es {} para la factura."),
+    ("fr", "Le code de sécurité de la carte bancaire est {}.", "Mon mot de passe est {} pour la facture."),
+    ("de", "Der Sicherheitscode auf der Kreditkarte lautet {}.", "Mein Passwort ist {} für die Rechnung."),
+    ("pt", "O código de segurança do cartão de crédito é {}.", "A minha senha é {} para a fatura."),
+]
+
+
+def test_a_code_is_no_card_and_a_password_is_hidden_whatever_follows(subtests: pytest.Subtests) -> None:
+    for language, code, password in STATED:
+        for digits in ("7391", "7 3 9 1", "739"):
+            with subtests.test(language=language, digits=digits):
+                spoken = code.format(digits)
+                (text,), redaction = masked((0, spoken), language=language)
+                assert (text, kinds(redaction)) == (code.format("[CARD_CODE]"), [EntityKind.CARD_CODE])
+        with subtests.test(language=language, sentence=password):
+            (text,), redaction = masked((0, password.format("zqtulip77")), language=language)
+            assert kinds(redaction) == [EntityKind.PASSWORD] and "zqtulip77" not in text
+    assert masked((0, "My PIN is 4242 for the invoice."))[0] == ["My PIN is [PASSWORD] for the invoice."]
+    assert kinds(masked((0, "My card number is 4111"))[1]) == [EntityKind.CARD]
 
 
 def test_amounts_dates_and_order_numbers_stay(subtests: pytest.Subtests) -> None:

@@ -81,7 +81,7 @@ def test_entities_that_overlap_hide_all_their_words() -> None:
     recognized = call((0, "a b c d"))
     pieces = [EntityWords(0, 0, 2, 0, 0.0, 1.0), EntityWords(0, 1, 3, 0, 0.4, 1.6)]
     entities = tuple(Entity(EntityKind.CARD, (piece,), 0.9 - at / 10) for at, piece in enumerate(pieces))
-    policy = RedactionPolicy(RedactionMode.MASK, frozenset([EntityKind.CARD]))
+    policy = RedactionPolicy(RedactionMode.MASK, (EntityKind.CARD,))
     hidden = mask_words(recognized, Redaction(RedactionState.FOUND, entities), policy)
     assert texts(hidden) == ["[CARD] [CARD]"]
     assert len(hidden.texts[0].words) == 4

@@ -32,8 +32,8 @@ from tests.synthetic_calls import FOLDER
 Samples = npt.NDArray[np.int16]
 GUARD = 0.25
 KEY = b"k" * 32
-POLICY = RedactionPolicy(RedactionMode.REDACTED_ONLY, frozenset({EntityKind.PERSON}), guard_seconds=GUARD)
-PCI = RedactionPolicy(RedactionMode.REDACTED_ONLY, frozenset({EntityKind.CARD}), guard_seconds=GUARD)
+POLICY = RedactionPolicy(RedactionMode.REDACTED_ONLY, (EntityKind.PERSON,), guard_seconds=GUARD)
+PCI = RedactionPolicy(RedactionMode.REDACTED_ONLY, (EntityKind.CARD,), guard_seconds=GUARD)
 STEREO = "02_callback_stereo"
 
 

@@ -148,7 +148,7 @@ def test_containers_have_the_variables_of_ray_env_and_node_env(chart: Any, tmp_p
     expected = {
         name: value.replace(str(tmp_path), "/home/switchboard")
         for name, value in node.items()
-        if re.match(r"RAY_|MALLOC_|HAPROXY_|PYANNOTE_|HF_HUB_", name) and name not in of_the_machine
+        if re.match(r"RAY_|MALLOC_|HAPROXY_|PYANNOTE_|HF_HUB_|ORT_", name) and name not in of_the_machine
     }
     assert len(expected) > 20
     data = render(chart, LEAST)["ConfigMap"]["data"]
