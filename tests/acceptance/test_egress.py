@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.net.egress import GUARDED
+from serve_app.service.spared_imports import AT_START
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,7 @@ def test_ray_sends_no_packet_though_it_looks_for_its_cloud() -> None:
     code = (
         f"import ray, time; ray.init(); print('GUARDS', ray.get(ray.remote(lambda: {work}).remote())); time.sleep(10)"
     )
-    environment = {"SWITCHBOARD_EGRESS": "deny", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(GUARDED)}
+    environment = {"SWITCHBOARD_EGRESS": "deny", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(AT_START)}
     left, said = packets(f'{sys.executable} -c "{code}"', 300, **environment)
     assert "GUARDS 1" in said and left == 0, f"{left} packets\n{said[-3000:]}"
 
