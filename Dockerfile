@@ -30,7 +30,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 1000 --create-home --shell /bin/bash switchboard \
     && install --directory --owner=switchboard --group=switchboard --mode=700 \
-        /data /models /home/switchboard/.switchboard \
+        /data /models /backups /home/switchboard/.switchboard \
     && python3 -m venv --without-pip /opt/venv
 
 # The tool that installs, and the parts of the lock in the order of the layers. Nothing of it is in the image.

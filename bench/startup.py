@@ -18,18 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from bench.lib.processes import ENGINES, memory_mib
 from db.server import embedded, migrate
-from serve_app.service.ports import STANDBY, free_port
+from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls
-
-ENGINES = ("Transcriber", "Diarizer")
 
 
 def import_seconds() -> float:
@@ -48,37 +46,11 @@ async def first_202(service: RunningService) -> None:
         await client.close()
 
 
-def memory_mib(service: RunningService, state: Path) -> dict[str, float]:
-    """PSS by kind of process, in MiB."""
+def processes(service: RunningService, state: Path) -> list[psutil.Process]:
     assert service.process is not None
-    memory: dict[str, float] = defaultdict(float)
-    processes = [psutil.Process(service.process.pid)]
-    processes += processes[0].children(recursive=True)
     postmaster = int((state / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
-    processes += [psutil.Process(postmaster), *psutil.Process(postmaster).children(recursive=True)]
-    for process in processes:
-        try:
-            title, pss = " ".join(process.cmdline()) or process.name(), process.memory_full_info().pss / 2**20
-        except psutil.Error:
-            continue
-        memory[_kind(title)] += pss
-    return dict(memory)
-
-
-def _kind(title: str) -> str:
-    for name in ("Intake", "Conductor", *ENGINES):
-        if "ServeReplica" in title and f":{name}" in title:
-            return name
-    for part, name in (
-        (STANDBY, "standby"),
-        ("ServeController", "Serve controller"),
-        ("Proxy", "ingress"),
-        ("haproxy", "ingress"),
-        ("postgres", "PostgreSQL"),
-    ):
-        if part in title:
-            return name
-    return "switchboard up" if "serve_app" in title or "switchboard" in title else "Ray"
+    parents = [psutil.Process(service.process.pid), psutil.Process(postmaster)]
+    return [process for parent in parents for process in (parent, *parent.children(recursive=True))]
 
 
 def one_round(folder: Path) -> dict[str, Any]:
@@ -96,7 +68,7 @@ def one_round(folder: Path) -> dict[str, Any]:
     service.wait_for_engines()
     engines = time.monotonic() - started
     time.sleep(10)
-    memory = memory_mib(service, state)
+    memory, number = memory_mib(processes(service, state))
     stopping = time.monotonic()
     code = service.stop()
     return {
@@ -107,8 +79,9 @@ def one_round(folder: Path) -> dict[str, Any]:
         "engines_seconds": round(engines, 2),
         "stop_seconds": round(time.monotonic() - stopping, 2),
         "exit_code": code,
-        "memory_mib": {name: round(mib) for name, mib in sorted(memory.items())},
-        "without_engines_mib": round(sum(mib for name, mib in memory.items() if name not in ENGINES)),
+        "memory_mib": dict(memory),
+        "processes": dict(number),
+        "without_engines_mib": sum(mib for name, mib in memory.items() if name not in ENGINES),
     }
 
 
@@ -134,10 +107,12 @@ def main() -> None:
                 )
         finally:
             embedded.stop(Path(name) / "state")
-    print("\nidle memory, MiB PSS (last round)")
-    for kind, mib in sorted(rounds[-1]["memory_mib"].items(), key=lambda item: -item[1]):
-        print(f"  {kind:<18}{mib:>6}")
-    print(f"  {'without engines':<18}{rounds[-1]['without_engines_mib']:>6}")
+    last = rounds[-1]
+    print("\nidle memory, MiB PSS and processes (last round)")
+    for kind, mib in sorted(last["memory_mib"].items(), key=lambda item: -item[1]):
+        print(f"  {kind:<18}{mib:>6}{last['processes'][kind]:>4}")
+    print(f"  {'without engines':<18}{last['without_engines_mib']:>6}")
+    print(f"  {'all':<18}{sum(last['memory_mib'].values()):>6}{sum(last['processes'].values()):>4}")
     result = {
         "machine": {"cpus": psutil.cpu_count(), "load": psutil.getloadavg()[0], "python": platform.python_version()},
         "median_first_202_seconds": statistics.median(round_["first_202_seconds"] for round_ in rounds),

@@ -14,12 +14,10 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 SETTING = "SWITCHBOARD_EGRESS"
 DENY = "deny"
-GUARDED = Path(__file__).parent / "guarded"  # in PYTHONPATH it installs the guard in any Python process
 SWITCHES = {  # of libraries that report or download on their own
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",

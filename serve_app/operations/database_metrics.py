@@ -77,7 +77,7 @@ class DatabaseMetrics:
             raise
         metric_names.DATABASE_UP.set(1.0)
         self._set_queue(backlog, ages)
-        self._set_stages(backlog)
+        self._set_deployments(backlog)
         self._set_gauge(metric_names.WEBHOOK_UNSENT, unsent)
         self._set_gauge(metric_names.WEBHOOK_LAG, lag)
         self._set_gauge(metric_names.FILES_TO_DELETE, files)
@@ -91,21 +91,21 @@ class DatabaseMetrics:
             states["fetching" if group.fetching else "running" if group.running else "queued"] += group.calls
         for state, calls in states.items():
             self._set_gauge(metric_names.JOBS, calls, state=state)
-        for stage, seconds in ages.items():
-            self._set_gauge(metric_names.QUEUE_AGE, seconds, stage=stage)
+        for deployment, seconds in ages.items():
+            self._set_gauge(metric_names.QUEUE_AGE, seconds, deployment=deployment)
 
-    def _set_stages(self, backlog: queue.Backlog) -> None:
+    def _set_deployments(self, backlog: queue.Backlog) -> None:
         estimate = Estimate(backlog, self._scaling.assumed_rtfx)
-        for stage in STAGES:
-            work, hour = estimate.work(stage), estimate.per_audio_hour(stage)
-            self._set_gauge(metric_names.QUEUE_AUDIO, sum(work.audio_seconds.values()), stage=stage)
-            self._set_gauge(metric_names.QUEUE_DRAIN, estimate.drain_seconds(stage), stage=stage)
-            self._set_gauge(metric_names.RTFX, 3600.0 / hour, stage=stage)
-            if (state := estimate.state(stage)) is not None:
-                self._set_gauge(metric_names.REPLICAS, state.replicas, stage=stage, state="running")
-                self._set_gauge(metric_names.REPLICAS, state.wanted, stage=stage, state="wanted")
-            if (price := self._scaling.replicas_of(stage).price_per_hour) is not None:
-                self._set_gauge(metric_names.COST, price * hour / 3600, stage=stage)
+        for deployment in STAGES:
+            work, hour = estimate.work(deployment), estimate.per_audio_hour(deployment)
+            self._set_gauge(metric_names.QUEUE_AUDIO, sum(work.audio_seconds.values()), deployment=deployment)
+            self._set_gauge(metric_names.QUEUE_DRAIN, estimate.drain_seconds(deployment), deployment=deployment)
+            self._set_gauge(metric_names.RTFX, 3600.0 / hour, deployment=deployment)
+            if (state := estimate.state(deployment)) is not None:
+                self._set_gauge(metric_names.REPLICAS, state.replicas, deployment=deployment, state="running")
+                self._set_gauge(metric_names.REPLICAS, state.wanted, deployment=deployment, state="wanted")
+            if (price := self._scaling.replicas_of(deployment).price_per_hour) is not None:
+                self._set_gauge(metric_names.COST, price * hour / 3600, deployment=deployment)
 
     def _set_gauge(self, gauge: Gauge, value: float, **labels: str) -> None:
         self._series[gauge, tuple(labels.items())] = None

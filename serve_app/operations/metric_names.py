@@ -5,7 +5,7 @@ Names are stable, like fields of the API. Units are in the names, seconds by def
 
 from pipeline.observability.metrics import BATCH_FILL, Counter, Gauge, Histogram, Metric
 
-STAGES = "`Conductor` (the whole call), `Transcriber`, `Diarizer`"
+DEPLOYMENTS = "`Conductor` (the whole call), `Transcriber`, `Diarizer`"
 CODES = "a code of [errors](errors.md)"
 
 SUBMISSIONS = Counter(
@@ -64,37 +64,37 @@ QUEUE_AGE = Gauge(
     "switchboard_queue_age_seconds",
     "Waiting time of the oldest due job: for its recording, for its turn, for an engine.",
     "Conductor",
-    {"stage": "`fetch`, `Conductor`, `Transcriber`, `Diarizer`"},
+    {"deployment": f"{DEPLOYMENTS}; `fetch`: the Conductor's downloads"},
 )
 QUEUE_AUDIO = Gauge(
     "switchboard_queue_audio_seconds",
-    "Audio that a stage still has to process, running calls included, if its length is known.",
+    "Audio that a deployment still has to process, running calls included, if its length is known.",
     "Conductor",
-    {"stage": STAGES},
+    {"deployment": DEPLOYMENTS},
 )
 QUEUE_DRAIN = Gauge(
     "switchboard_queue_drain_seconds",
-    "Time in which a stage's current replicas drain its backlog, by its measured speed.",
+    "Time in which a deployment's current replicas drain its backlog, by its measured speed.",
     "Conductor",
-    {"stage": STAGES},
+    {"deployment": DEPLOYMENTS},
 )
 RTFX = Gauge(
     "switchboard_rtfx_ratio",
     "Seconds of audio that a replica processes per second, by about the last fifty calls; assumed before the first.",
     "Conductor",
-    {"stage": STAGES},
+    {"deployment": DEPLOYMENTS},
 )
 COST = Gauge(
     "switchboard_cost_per_audio_hour",
-    "Cost of an hour of audio, in the currency of `..._PRICE_PER_HOUR`; only for stages with a price.",
+    "Cost of an hour of audio, in the currency of `..._PRICE_PER_HOUR`; only for deployments with a price.",
     "Conductor",
-    {"stage": STAGES},
+    {"deployment": DEPLOYMENTS},
 )
 REPLICAS = Gauge(
     "switchboard_replicas",
     "Replicas of a deployment that processes calls.",
     "Conductor",
-    {"stage": STAGES, "state": "`running`, `wanted`"},
+    {"deployment": DEPLOYMENTS, "state": "`running`, `wanted`"},
 )
 
 WEBHOOK_ATTEMPTS = Counter(

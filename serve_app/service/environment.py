@@ -7,9 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.net import egress
 from pipeline.net.endpoint import REVEAL
-from serve_app.service import ray_access
+from serve_app.service import ray_access, spared_imports
 from serve_app.service.ports import RANGE, free_range, own_port
 from serve_app.service.run_folder import MARK, own_folder
 from serve_app.settings import DELIMITER, PREFIX, Settings
@@ -51,9 +50,9 @@ def prepare_environment(
     for name in os.environ.keys() - other_variables.keys():
         del os.environ[name]
     os.environ.update(settings_variables(settings.model_copy(update={"database_url": database_url})))
-    if settings.egress == egress.DENY:  # for Ray's own processes, which look for the cloud that they run on
-        paths = (str(egress.GUARDED), os.environ.get("PYTHONPATH", ""))
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    spared_imports.install()  # here; with the path, in all processes that this one starts
+    paths = (str(spared_imports.AT_START), os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     defaults = shared_variables() | {
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         # HAProxy falls back on Serve's proxy at this port, which would be another service's if two share a machine.

@@ -5,9 +5,10 @@ seal secrets. With `RAY_AUTH_MODE=token` Ray refuses requests without the token.
 environment of a process is visible to others, the token must not be.
 """
 
+import contextlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,10 @@ def start(address: str, on_step: Callable[[str], None], end: Callable[[], None],
 
     for last in (*(False,) * (START_TRIES - 1), True):
         try:
-            begun = ray.init(address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **options)
+            with _without_idle_parts(keep_dashboard=options.get("include_dashboard", True)):
+                begun = ray.init(
+                    address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **options
+                )
             return begun.dashboard_url or None
         except Exception as error:  # the 30 s are fixed in Ray, and so is the class of the error
             if last or "timed out during startup" not in str(error):
@@ -95,3 +99,23 @@ def start(address: str, on_step: Callable[[str], None], end: Callable[[], None],
             ray.shutdown()
             end()
     raise AssertionError
+
+
+@contextlib.contextmanager
+def _without_idle_parts(keep_dashboard: bool) -> Iterator[None]:
+    """Start a head without the processes that have nothing to do on one machine (170 MB); Ray has no option for that.
+
+    The autoscaler's monitor starts no nodes here. The log monitor sends lines to drivers, and the dashboard's process
+    shows them: only people who submit jobs to the dashboard need both.
+    """
+    from ray._private.node import Node
+
+    names = ["start_monitor", *([] if keep_dashboard else ["start_api_server", "start_log_monitor"])]
+    originals = {name: getattr(Node, name) for name in names}
+    for name in names:
+        setattr(Node, name, lambda _node, **_options: None)
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(Node, name, original)

@@ -181,10 +181,11 @@ class Service:
             if ray.is_initialized():
                 self._on_step("Draining")
                 if self._owns_ray:
-                    # Deleting an application drains its replicas; controller and proxy then end with Ray.
-                    for application in (INTAKE, API, CONSOLE, CALLS):
-                        with contextlib.suppress(Exception):
-                            serve.delete(application)
+                    # Deleting an application drains its replicas, all at the same time; then wait for each of them.
+                    for blocking in (False, True):
+                        for application in (INTAKE, API, CONSOLE, CALLS):
+                            with contextlib.suppress(Exception):
+                                serve.delete(application, _blocking=blocking)
                 self._ending.set()
                 ray.shutdown()
         self._end_ray()

@@ -20,6 +20,10 @@ After=network-online.target postgresql.service
 [Service]
 User={user}
 EnvironmentFile=-{settings}
+# Compiled code: the program's folder is not the user's, and each of 40 processes would compile everything again.
+CacheDirectory={name}
+CacheDirectoryMode=0700
+Environment=PYTHONPYCACHEPREFIX=%C/{name}
 ExecStart={program} up
 # SIGTERM drains: running calls end or are put back. Only the supervisor is signaled; it ends all other processes.
 KillMode=mixed
@@ -44,6 +48,9 @@ After=switchboard.service
 Type=oneshot
 User={user}
 EnvironmentFile=-{settings}
+CacheDirectory={name}
+CacheDirectoryMode=0700
+Environment=PYTHONPYCACHEPREFIX=%C/{name}
 ExecStart={program} backup create {backups}
 ExecStart={program} backup prune {backups} --older-than 30d --keep 7
 """
@@ -80,6 +87,7 @@ def install_service(
     _refuse(user, settings, folder)
     program = Path(sys.executable).with_name(NAME)
     values = {
+        "name": NAME,
         "user": user,
         "settings": settings.absolute(),
         "program": program,

@@ -121,5 +121,6 @@ def _print_plan(load: "Load", plan: "Plan", ratios: "Ratios") -> None:
     out().print(lines)
     out().print(
         "\nMeasured with Whisper base on CPU; prices are examples until you set yours. `--json` includes the ratios "
-        "and their sources."
+        "and their sources. Not measured: `small`, the default on CPUs with the model hub, memory, and GPUs other than "
+        "an H200."
     )

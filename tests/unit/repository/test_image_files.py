@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +136,31 @@ def test_the_build_context_has_no_secrets_and_no_tests() -> None:
 
 def test_compose_has_all_services_with_pinned_images() -> None:
     services = compose()["services"]
-    assert set(services) == {"switchboard", "bucket", "postgres", "minio", "prometheus", "alertmanager", "grafana"}
+    others = {"bucket", "backup", "postgres", "minio", "prometheus", "alertmanager", "grafana"}
+    assert set(services) == {"switchboard", *others}
     assert all(re.search(r":[^:]*\d", service["image"]) for service in services.values() if "build" not in service)
+
+
+@pytest.mark.parametrize(
+    "now", ["2026-11-24T02:29:59", "2026-11-24T02:30:00", "2026-11-24T02:30:01", "2026-11-24T23:00:00"]
+)
+def test_compose_backs_up_at_half_past_two(tmp_path: Path, now: str) -> None:
+    """The service's own commands, with a clock that stands still and no time to wait."""
+    log = tmp_path / "log"
+    moment = f"TZ=UTC /bin/date -d '{now}'"
+    for name, script in {
+        "date": f'[ "$1" = +%s ] && exec env {moment} +%s; exec env TZ=UTC /bin/date -d "{now[:10]} $2" "$3"',
+        "sleep": f'[ -e {log} ] && exit 1; echo "$1" > {log}',
+        "switchboard": f'echo "$*" >> {log}',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    command = [part.replace("$$", "$") for part in compose()["services"]["backup"]["entrypoint"]]
+    subprocess.run(command, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False, timeout=60)
+    seconds, create, prune = log.read_text().splitlines()
+    woken = datetime.fromisoformat(now) + timedelta(seconds=int(seconds))
+    assert (woken.hour, woken.minute, woken.second) == (2, 30, 0) and woken > datetime.fromisoformat(now)
+    assert (create, prune) == ("backup create /backups", "backup prune /backups --older-than 30d --keep 7")
 
 
 def test_compose_opens_ports_only_on_the_loopback_address_and_requires_every_password() -> None:
@@ -186,7 +210,7 @@ def test_the_files_that_compose_mounts_exist_and_refer_to_each_other() -> None:
 
 def test_the_gpu_variant_changes_the_image_and_requests_a_gpu() -> None:
     services = compose(WITH_GPU)["services"]
-    for name in ("switchboard", "bucket"):
+    for name in ("switchboard", "bucket", "backup"):
         assert services[name]["image"] == "switchboard:cuda"
         assert services[name]["build"]["args"] == {"VARIANT": "cuda"}
     (device,) = services["switchboard"]["deploy"]["resources"]["reservations"]["devices"]

@@ -25,6 +25,7 @@ KUBERNETES = ("1.27.0", "1.30.0", "1.34.0")
 OURS = {
     ("ray.io/v1", "RayService"): "rayservice.schema.json",
     ("postgresql.cnpg.io/v1", "Cluster"): "postgresql_cluster.schema.json",
+    ("postgresql.cnpg.io/v1", "ScheduledBackup"): "postgresql_scheduled_backup.schema.json",
 }
 LEAST: dict[str, Any] = {"settings": {"STORAGE": "s3://bucket/recordings"}}
 MOST: dict[str, Any] = {
@@ -271,6 +272,31 @@ def test_every_pod_that_reaches_the_bucket_has_the_service_account(chart: Any) -
     specs["backup"] = objects["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert {spec["serviceAccountName"] for spec in specs.values()} == {"switchboard-bucket"}
     assert specs["head"].get("automountServiceAccountToken", True), "the autoscaler's"
+
+
+def test_a_database_is_archived_and_restored_to_a_moment_under_another_name(chart: Any) -> None:
+    def database(**cluster: Any) -> dict[str, Any]:
+        return render(chart, MOST | {"database": {"cluster": {"enabled": True, **cluster}}})
+
+    store = {"objectStore": "archive"}
+    archived = database(archive=store)
+    assert all_faults(archived) == []
+    (plugin,) = archived["Cluster"]["spec"]["plugins"]
+    assert plugin["isWALArchiver"] and plugin["parameters"] == {"barmanObjectName": "archive"}
+    assert archived["ScheduledBackup"]["spec"]["cluster"]["name"] == archived["Cluster"]["metadata"]["name"]
+    restored = database(
+        name="db2", archive=store, restore={"from": "switchboard-db", "until": "2026-11-24 09:30:00+00"}
+    )
+    assert all_faults(restored) == []
+    spec = restored["Cluster"]["spec"]
+    assert spec["bootstrap"].keys() == {"recovery"}
+    assert spec["bootstrap"]["recovery"]["recoveryTarget"] == {"targetTime": "2026-11-24 09:30:00+00"}
+    (source,) = spec["externalClusters"]
+    assert source["name"] == spec["bootstrap"]["recovery"]["source"] == source["plugin"]["parameters"]["serverName"]
+    with pytest.raises(helm_python.HelmError, match=r"restored cluster needs another name"):
+        database(archive=store, restore={"from": "switchboard-db"})
+    with pytest.raises(helm_python.HelmError, match=r"archive.objectStore"):
+        database(name="db2", restore={"from": "switchboard-db"})
 
 
 def test_the_backup_job_runs_commands_that_exist(chart: Any) -> None:

@@ -16,7 +16,7 @@ DEPLOY = ROOT / "serve_app/deploy"
 ALERTS = DEPLOY / "alerts.yml"
 RULE_TESTS = ROOT / "tests/fixtures/alerts.test.yml"
 BOARD = DEPLOY / "grafana/switchboard.json"
-OF_RAY_AND_PROMETHEUS = {"le", "WorkerId", "NodeAddress"}
+OF_RAY_AND_PROMETHEUS = {"le", "job", "WorkerId", "NodeAddress"}
 METRICS = {metric.exposed: metric for metric in metric_names.EVERY}
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool comes with Debian's package prometheus"
@@ -41,7 +41,7 @@ def test_the_metrics_and_labels_of_rules_and_boards_are_those_of_the_table(expre
     used = {re.sub(r"(?<=[a-z])_(bucket|sum|count)$", "", name) for name in re.findall(r"ray_\w+", expression)}
     assert used or expression.startswith("up{")
     assert used <= METRICS.keys()
-    labels = OF_RAY_AND_PROMETHEUS.union({"job"} if not used else (), *(METRICS[name].labels for name in used))
+    labels = OF_RAY_AND_PROMETHEUS.union(*(METRICS[name].labels for name in used))
     matched = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", expression)
     grouped = [
         name.strip() for group in re.findall(r"(?:by|ignoring) \(([^)]*)\)", expression) for name in group.split(",")
@@ -67,6 +67,16 @@ def test_grafana_knows_every_field_of_the_board_and_panels_do_not_overlap() -> N
         assert max(x for x, _ in cells) < 24
         taken |= cells
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_every_query_of_the_board_is_of_the_chosen_data_source_and_service() -> None:
+    board = json.loads(BOARD.read_text())
+    assert [variable["name"] for variable in board["templating"]["list"]] == ["datasource", "job"]
+    for panel in panels():
+        assert panel["datasource"]["uid"] == "${datasource}"
+        for target in panel["targets"]:
+            selectors = re.findall(r"ray_switchboard_\w+(\{[^}]*\})?", target["expr"])
+            assert selectors and all('job=~"$job"' in selector for selector in selectors), target["expr"]
 
 
 def lost(source: Any, read: Any, path: str = "") -> Any:
@@ -116,14 +126,14 @@ QUIET = {
     "ray_switchboard_database_room": "1x120",
     'ray_switchboard_disk_free_bytes{place="recordings"}': "50000000000x120",
     "ray_switchboard_backup_age_seconds": "3600x120",
-    'ray_switchboard_queue_age_seconds{stage="Conductor"}': "0x120",
+    'ray_switchboard_queue_age_seconds{deployment="Conductor"}': "0x120",
     'ray_switchboard_submissions_total{answer="new"}': "0+60x120",
     'ray_switchboard_submissions_total{answer="unavailable"}': "0x120",
     'ray_switchboard_jobs_ended_total{kind="process",state="done"}': "0+60x120",
     'ray_switchboard_jobs_ended_total{kind="process",state="failed"}': "0x120",
     'ray_switchboard_job_retries_total{code="engine_unavailable"}': "0x120",
-    'ray_switchboard_replicas{stage="Transcriber",state="wanted"}': "2x120",
-    'ray_switchboard_replicas{stage="Transcriber",state="running"}': "2x120",
+    'ray_switchboard_replicas{deployment="Transcriber",state="wanted"}': "2x120",
+    'ray_switchboard_replicas{deployment="Transcriber",state="running"}': "2x120",
     "ray_switchboard_webhook_lag_seconds": "3x120",
     'ray_switchboard_postgres_waiting{deployment="Intake"}': "0x120",
     'ray_switchboard_call_turnaround_seconds_bucket{le="60"}': "0+60x120",
@@ -177,13 +187,13 @@ FAULTS: dict[str, tuple[dict[str, str | None], set[str]]] = {
     ),
     "calls stand still": (
         {
-            'ray_switchboard_queue_age_seconds{stage="Conductor"}': "0+60x120",
+            'ray_switchboard_queue_age_seconds{deployment="Conductor"}': "0+60x120",
             'ray_switchboard_jobs_ended_total{kind="process",state="done"}': "0x120",
         },
         {"CallsStandStill", "QueueOld"},
     ),
     "a replica is missing": (
-        {'ray_switchboard_replicas{stage="Transcriber",state="running"}': "1x120"},
+        {'ray_switchboard_replicas{deployment="Transcriber",state="running"}': "1x120"},
         {"ReplicasMissing"},
     ),
     "jobs fail": ({'ray_switchboard_jobs_ended_total{kind="process",state="failed"}': "0+10x120"}, {"JobsFail"}),
