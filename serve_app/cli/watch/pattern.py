@@ -18,7 +18,7 @@ DIRECTIONS = {
 }
 WORD, TEXT = r"[A-Za-z]+", r"[^/]+?"
 PARTS = {
-    "callId": TEXT,
+    "callId": r"[^/]+",  # as long as possible: 1795167000.42 before .*
     "from": TEXT,
     "to": TEXT,
     "startTime": "",

@@ -55,6 +55,7 @@ NAMES: list[tuple[str, str, NamedCall | None]] = [
         "a/b/7_rx.wav",
         NamedCall("7", {}, "caller"),
     ),
+    ("{from}-{callId}.*", "7-1795167000.42.flac", NamedCall("1795167000.42", {"from": "7"})),
     ("{from}_{party}.wav", "a/7_rep.wav", NamedCall("a/7_*.wav", {"from": "7"}, "agent")),
     ("{from}_{party}.wav", "a/7_customer.wav", NamedCall("a/7_*.wav", {"from": "7"}, "customer")),
     ("{from}_{party}.wav", "a/7_left.wav", None),
