@@ -20,7 +20,7 @@ class WatchedFolder:
     def __init__(self, source: str, move_to: str | None = None) -> None:
         self.url = _address(source)
         try:
-            self._source = Source(self.url)
+            self._source = Source(self.url, may_be_absent=REMOTE in self.url)
             self._fs, self._root = opened(self.url)
             self._target = opened(_address(move_to))[1].rstrip("/") if move_to else None
         except StorageError as error:
@@ -43,7 +43,8 @@ class WatchedFolder:
 
     def files(self) -> list[SourceFile]:
         """Return all files, in subfolders too, by path, without hidden ones. Raises `StorageError`."""
-        self._source.check()
+        if self.is_local:
+            self._source.check()
         return list(self._source.recordings("*"))
 
     def on_this_machine(self, file: SourceFile, work: Path, max_bytes: int) -> Path:
