@@ -76,8 +76,6 @@ def test_each_file_that_a_phone_system_drops_becomes_one_call_although_the_watch
         assert_each_completed_once(operator, len(names))
         done = operator.types(f"{watch} --once")
         assert done == "0 calls submitted, 0 refused; 0 files not matched, 0 waiting.\n"
-        operator.types("switchboard down")
-        operator.has_ended()
     finally:
         operator.leaves()
 
@@ -224,8 +222,6 @@ def test_a_call_through_asterisk_is_recorded_submitted_and_completed_by_the_reci
             assert_each_completed_once(engineer, 2)
         for call in json.loads(engineer.types("switchboard calls list --json")):
             assert_agent_and_customer(json.loads(engineer.types(f"switchboard calls show {call['callId']} --json")))
-        engineer.types("switchboard down")
-        engineer.has_ended()
     finally:
         engineer.leaves()
 
@@ -266,7 +262,5 @@ def test_freepbx_hooks_record_both_parties_for_the_watcher(folder: Path) -> None
         record = json.loads(operator.types(f"switchboard calls show {call['callId']} --json"))
         assert record["transcript"]["layout"]["kind"] == "stereo"
         assert (record["call"]["outgoing"], record["call"]["to"]) == (False, "101")
-        operator.types("switchboard down")
-        operator.has_ended()
     finally:
         operator.leaves()
