@@ -63,13 +63,15 @@ def test_each_file_that_a_phone_system_drops_becomes_one_call_although_the_watch
                     process.kill()
                     kills += 1
         with operator.beside(watch) as process:
+            assert process.stdout is not None
+            assert any("Watching" in line for line in iter(process.stdout.readline, ""))
             deadline = time.monotonic() + SECONDS
             while any((folder / "calls" / name).exists() for name in names):
                 assert process.poll() is None and time.monotonic() < deadline
                 time.sleep(0.5)
             process.terminate()
-            output, _ = process.communicate(timeout=60)
-            assert process.returncode == 0 and output.endswith("Stopped.\n"), output
+            output = process.stdout.read()
+            assert process.wait(60) == 0 and output.endswith("Stopped.\n"), output
         assert kills == 6
         assert sorted(path.name for path in (folder / "done").iterdir()) == sorted(names)
         assert [path.name for path in (folder / "calls").iterdir()] == ["voicemail.flac"]
