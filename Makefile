@@ -98,7 +98,8 @@ notebooks: weights  ## the notebooks against a service on real weights, and back
 	@$(BIN)/python -m tests.s3_server
 	@$(PYTEST) -m "slow or not slow" $(NOTEBOOKS)
 
-journeys: setup  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
+journeys: weights  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
+	@$(BIN)/python -m tests.asterisk
 	@$(PYTEST) -m slow tests/journeys
 
 attacks: setup  ## every attack that was once successful, with those that take minutes or need root

@@ -24,7 +24,7 @@ SUITES = {  # Makefile target -> max. minutes
     "cluster": 30,
     "llama": 30,
     "notebooks": 30,
-    "journeys": 30,
+    "journeys": 45,
     "attacks": 45,
     "fuzz": 45,
     "chaos": 60,

@@ -100,11 +100,10 @@ class Site:
     def bodies(self) -> list[dict[str, Any]]:
         return [json.loads(file.read_text()) for file in sorted(self.spool.rglob("*.json"))]
 
-    async def send(self, spool: Path | None = None) -> int:
+    async def send(self, spool: Path | None = None, **environment: str) -> int:
         """One pass of submit.py; returns its exit code."""
-        sent = await asyncio.to_thread(
-            run, "submit", str(spool or self.spool), "--once", BASE_URL=self.base_url, KEY=self.key
-        )
+        environment = {"BASE_URL": self.base_url, "KEY": self.key, "RECORDINGS_URL": FILES, **environment}
+        sent = await asyncio.to_thread(run, "submit", str(spool or self.spool), "--once", **environment)
         return sent.returncode
 
     async def call(self, call_id: str) -> views.CallRecord:
@@ -113,7 +112,7 @@ class Site:
         return record
 
     def environment(self) -> dict[str, str]:
-        return {"SPOOL": str(self.spool), "RECORDINGS": str(self.recordings), "RECORDINGS_URL": FILES}
+        return {"SPOOL": str(self.spool), "RECORDINGS": str(self.recordings)}
 
 
 @pytest.fixture

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Asterisk: an AGI script that extensions.conf runs when a call begins and ends. submit.py sends the submissions.
 
-Set RECORDINGS_URL (the URL of RECORDINGS) in the environment of Asterisk. RECORDINGS, SPOOL and PBX (a name for this
-Asterisk: a UNIQUEID is unique on one system only) have the defaults below.
+RECORDINGS, SPOOL and PBX (a name for this Asterisk: a UNIQUEID is unique on one system only) have the defaults below.
+The environment of submit.py has RECORDINGS_URL.
 """
 
 import os
 import socket
 import sys
 import time
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,11 +37,19 @@ def variable(name: str) -> str:
 
 
 def recording(unique_id: str, side: str) -> str | None:
-    """Return the URL of one party's file, or None if nothing was recorded, for example in an unanswered call."""
+    """Return the name of one party's file, or None if nothing was recorded, for example in an unanswered call."""
     file = RECORDINGS / f"{unique_id}-{side}.wav"
-    if not file.exists() or file.stat().st_size <= WAV_HEADER:
+    return file.name if file.exists() and file.stat().st_size > WAV_HEADER else None
+
+
+def user_id() -> str | None:
+    """Return the userId of the agent's extension; None without a valid one, which would be refused."""
+    text = variable("SB_USER")
+    try:
+        return str(uuid.UUID(text)) if text else None
+    except ValueError:
+        print(f"asterisk.py: the userId {text!r} is not a UUID", file=sys.stderr)
         return None
-    return f"{os.environ['RECORDINGS_URL'].rstrip('/')}/{file.name}"
 
 
 def main() -> None:
@@ -57,6 +66,7 @@ def main() -> None:
         caller, called = recording(unique_id, "caller"), recording(unique_id, "called")
         rep, customer = (caller, called) if outgoing else (called, caller)  # the rep's file comes first
         submission["duration"] = int(time.time()) - start
+        submission["userId"] = user_id()
         submission["recordingUrl"] = rep or customer
         submission["recordingUrl2"] = customer if rep and customer else None
     put(SPOOL, submission)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """FreeSWITCH: convert the call records (mod_json_cdr) of recorded calls into submissions.
 
-    RECORDINGS_URL=https://pbx.example.com/recordings python3 freeswitch.py
+    python3 freeswitch.py
 
 It reads the folder CDRS each second until it is stopped; with --once it reads it once. It deletes the records that it
-has read, so use a separate folder (`json_cdr_base` in freeswitch.xml). submit.py sends the submissions in SPOOL.
+has read, so use a separate folder (`json_cdr_base` in freeswitch.xml). submit.py, whose environment has RECORDINGS_URL,
+sends the submissions in SPOOL.
 """
 
 import json
@@ -24,7 +25,6 @@ SPOOL = Path(os.environ.get("SPOOL", "/var/spool/switchboard"))
 def submission(variables: dict[str, str]) -> dict:
     """Return the submission for the channel variables of a call. The id of FreeSWITCH is a UUID."""
     file = RECORDINGS / f"{variables['uuid']}.wav"
-    url = f"{os.environ['RECORDINGS_URL'].rstrip('/')}/{file.name}" if file.exists() else None
     return {
         "callId": variables["uuid"],
         "from": variables.get("switchboard_from") or "anonymous",
@@ -32,7 +32,7 @@ def submission(variables: dict[str, str]) -> dict:
         "startTime": datetime.fromtimestamp(int(variables["start_epoch"]), UTC).isoformat(),
         "outgoing": variables["switchboard_outgoing"] == "true",
         "duration": int(variables["duration"]),
-        "recordingUrl": url,
+        "recordingUrl": file.name if file.exists() else None,
     }
 
 

@@ -3,8 +3,10 @@
 
 A script writes a submission to the folder with `put`. This process sends them, oldest first:
 
-    BASE_URL=https://switchboard.example.com KEY=sb_... python3 submit.py /var/spool/switchboard
+    BASE_URL=https://switchboard.example.com KEY=sb_... \\
+    RECORDINGS_URL=https://pbx.example.com/recordings python3 submit.py /var/spool/switchboard
 
+RECORDINGS_URL comes before the recordings that a submission has by name; without it such a submission waits.
 It runs until it is stopped. With --once it makes one pass and exits with 0 if the folder is empty, else with 1.
 """
 
@@ -15,6 +17,7 @@ import os
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 from pathlib import Path
@@ -41,6 +44,21 @@ def put(spool: Path, body: dict) -> None:
     unfinished.rename(submission)
 
 
+def with_urls(submission: bytes) -> bytes | None:
+    """Return a submission with the URLs of its recordings; None if that needs RECORDINGS_URL."""
+    folder = os.environ.get("RECORDINGS_URL", "").rstrip("/")
+    try:
+        body = dict(json.loads(submission))
+    except (ValueError, TypeError):
+        return submission  # the service refuses it
+    for field in ("recordingUrl", "recordingUrl2"):
+        if body.get(field) and "://" not in body[field]:
+            if not folder:
+                return None
+            body[field] = f"{folder}/{urllib.parse.quote(body[field])}"
+    return json.dumps(body).encode()
+
+
 def post(body: bytes, base_url: str, key: str) -> tuple[int, float, str]:
     """Return the status of the response (0: none), the seconds to wait (Retry-After), and its text."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
@@ -63,7 +81,13 @@ def send_all(spool: Path, base_url: str, key: str) -> float | None:
         call = submission.name.split(".")[1]
         if call in blocked:
             continue
-        status, wait, text = post(submission.read_bytes(), base_url, key)
+        body = with_urls(submission.read_bytes())
+        if body is None:
+            logging.warning("%s waits: set RECORDINGS_URL, the URL of the folder of recordings", submission.name)
+            blocked.add(call)
+            delay = delay or 0.0
+            continue
+        status, wait, text = post(body, base_url, key)
         if status == 202:
             submission.unlink()
             continue

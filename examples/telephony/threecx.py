@@ -2,10 +2,11 @@
 """3CX (V20): fetch new recordings over the Configuration API and submit them. submit.py sends the submissions.
 
     PBX=https://pbx.example.com CLIENT_ID=... CLIENT_SECRET=... \\
-    RECORDINGS=/srv/recordings RECORDINGS_URL=https://files.example.com/recordings python3 threecx.py
+    RECORDINGS=/srv/recordings python3 threecx.py
 
 Run it each minute. 3CX serves a recording only with a token that expires after an hour. So this script stores it in
-RECORDINGS, and Switchboard fetches it from RECORDINGS_URL, where your web server serves that folder.
+RECORDINGS, and Switchboard fetches it from RECORDINGS_URL (in the environment of submit.py), where your web server
+serves that folder.
 """
 
 import json
@@ -45,7 +46,7 @@ def submission(recording: dict, file: Path) -> dict:
         "startTime": recording["StartTime"],
         "outgoing": OUTGOING.get(recording["CallType"]),
         "duration": int((end - start).total_seconds()),
-        "recordingUrl": f"{os.environ['RECORDINGS_URL'].rstrip('/')}/{file.name}",
+        "recordingUrl": file.name,
     }
 
 

@@ -54,13 +54,15 @@ class FolderUnusable(StorageError):
 class Source:
     """Source folder; `url` is an fsspec folder: a path, s3://bucket/folder, gs://bucket/folder.
 
-    Raises `StorageError` if the folder does not exist or has no driver.
+    Raises `StorageError` if it has no driver or, unless `may_be_absent`, does not exist: an object store has no empty
+    folders.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, may_be_absent: bool = False) -> None:
         self._fs, root = opened(url)
         self._url, self._root = url, root.rstrip("/")
-        self.check()
+        if not may_be_absent:
+            self.check()
 
     def check(self) -> None:
         """Check that the folder exists, without a cached listing. Raises `StorageError`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO
 from uuid import uuid4
 
 import fsspec
@@ -26,6 +26,7 @@ from pipeline.audio.channels import bleed
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.channels.levels import in_band, padded
 from pipeline.audio.decode.decoder import Decoded
+from pipeline.audio.flac import write_flac
 from pipeline.audio.labels import keys
 from pipeline.domain.redaction import Entity, RedactionPolicy
 from pipeline.domain.spans import union
@@ -261,7 +262,7 @@ def _level(audio: Audio, channel: int, first: int, last: int) -> float:
 def _encode(file: Decoded, hidden: Sequence[HiddenSamples], folder: str) -> str:
     """Write a file into the folder, complete or not at all; return its address."""
     with tempfile.TemporaryFile() as encoded:
-        _write_flac(encoded, file, hidden)
+        write_flac(encoded, _blocks(file, hidden), file.audio.channels, _tags(file))
         encoded.seek(0)
         try:
             fs, root = fsspec.core.url_to_fs(folder)
@@ -274,26 +275,18 @@ def _encode(file: Decoded, hidden: Sequence[HiddenSamples], folder: str) -> str:
             raise StorageError(f"The redacted sound could not be written ({type(error).__name__}).") from error
 
 
-def _write_flac(target: IO[bytes], file: Decoded, hidden: Sequence[HiddenSamples]) -> None:
-    import av
+def _blocks(file: Decoded, hidden: Sequence[HiddenSamples]) -> Iterator[Samples]:
+    """Yield the covered sound of all rows. Raises `TimedOut` if canceled."""
+    for first in range(0, file.audio.length, BLOCK):
+        if is_cancelled():
+            raise TimedOut("The redaction of the sound was canceled.")
+        rows = range(file.audio.channels)
+        yield np.stack([_covered(file.audio.read(row, first, first + BLOCK), first, *hidden[row]) for row in rows])
 
-    layout = "mono" if file.audio.channels == 1 else "stereo"
-    with av.open(target, "w", format="flac") as container:
-        stream: Any = container.add_stream("flac", rate=SAMPLE_RATE, layout=layout, format="s16")
-        if file.started is not None:  # two files that share no sound are aligned by it
-            container.metadata["creation_time"] = datetime.fromtimestamp(file.started.seconds, UTC).isoformat()
-        for first in range(0, file.audio.length, BLOCK):
-            if is_cancelled():
-                raise TimedOut("The redaction of the sound was canceled.")
-            rows = [
-                _covered(file.audio.read(row, first, first + BLOCK), first, *hidden[row])
-                for row in range(file.audio.channels)
-            ]
-            block = np.ascontiguousarray(np.stack(rows, axis=1).reshape(1, -1))
-            frame = av.AudioFrame.from_ndarray(block, format="s16", layout=layout)
-            frame.sample_rate = SAMPLE_RATE
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
+
+def _tags(file: Decoded) -> dict[str, str]:
+    """Return the time of the start, by which two files that share no sound are aligned."""
+    return {"creation_time": datetime.fromtimestamp(file.started.seconds, UTC).isoformat()} if file.started else {}
 
 
 def _covered(samples: Samples, first: int, silent: Intervals, beeps: Intervals) -> Samples:

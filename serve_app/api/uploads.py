@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
@@ -111,7 +111,7 @@ class Receiver:
 
     async def submit(self, writing: ApiRequest[NoQuery], call: Submission, url: str) -> Accepted:
         """Add the recording to its call as a submission does."""
-        submission = Submission(call.call_id, call.from_number, call.to_number, call.start_time, recording_url=url)
+        submission = replace(call, recording_url=url)
         sent = {"callId": str(call.call_id), "recordingUrl": url}
         signing, request_id = self.options.signing_parameters, writing.request.state.request_id
         retry = writing.options.RETRY_AFTER_SECONDS

@@ -23,6 +23,7 @@ PANELS = {
     },
     "Calls": {
         "submit": ("calls.submit:submit", "Send recordings to the service, as a telephony system does."),
+        "watch": ("watch.command:watch", "Submit the recordings that a phone system drops into a folder or bucket."),
         "calls": ("calls.calls:app", "List calls; read one: transcript, tone, tasks."),
         "ask": ("calls.ask:ask", "Ask a question about stored calls; the answer quotes them."),
         "mcp": ("calls.ask:mcp", "Tools for assistants (MCP): search, read, tasks, ask; read-only."),

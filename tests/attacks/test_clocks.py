@@ -192,6 +192,8 @@ OF_THIS_MACHINE = {
     "serve_app/cli/calls/process.py": "start of a call that has none",
     "serve_app/cli/calls/submit.py": "start of a call that has none",
     "serve_app/cli/run/backup.py": "the age of backups, which have the time of the machine that made them",
+    "serve_app/cli/watch/state.py": "the age of what was submitted, in days",
+    "serve_app/cli/watch/watcher.py": "the age of files; one that seems young is finished when it no longer changes",
     "serve_app/cli/workspace/keys.py": "shown; refuses an end in the past, which the database does not accept either",
     "serve_app/cli/workspace/runs.py": "shown",
     "serve_app/console/calls.py": "shown",

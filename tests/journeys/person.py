@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -73,6 +74,23 @@ class Person:
             assert self._up.poll() is None and time.monotonic() - started < SECONDS, path.read_text()
             time.sleep(0.5)
         print(f"$ {command}  # ready after {time.monotonic() - started:.1f} s\n{path.read_text()}")
+
+    @contextlib.contextmanager
+    def beside(self, command: str) -> Iterator["subprocess.Popen[str]"]:
+        """Run another command in the meantime; it is ended if it has not ended by itself."""
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {command.replace('127.0.0.1:8000', f'127.0.0.1:{self.port}')}"],
+            cwd=self.folder,
+            env=self._environment | {"PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def has_ended(self) -> str:
         """Return the last output of the running command, which must exit by itself with 0."""

@@ -136,7 +136,7 @@ def _job(settings: "Settings", source: str, output: str, country: str | None, ti
 
 def _address(folder: str) -> str:
     # Workers run in other folders, so relative paths are resolved here.
-    return folder if "://" in folder else Path(folder).expanduser().absolute().as_uri()
+    return folder if "://" in folder else f"file://{Path(folder).expanduser().absolute()}"  # fsspec does not unquote
 
 
 @contextlib.contextmanager

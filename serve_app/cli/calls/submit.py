@@ -127,7 +127,7 @@ def submit(
     """
     names = recordings or []
     _refuse_contradictions(names, second, call_id)
-    to = _destination(url, key, team, [name for name in (*names, second) if name and not _is_url(name)])
+    to = destination(url, key, team, [name for name in (*names, second) if name and not _is_url(name)])
     start = start_time or datetime.now().astimezone().isoformat(timespec="seconds")
     described: dict[str, Any] = {"from": from_number, "to": to_number, "startTime": start, "outgoing": outgoing}
     described |= {"duration": duration, "teamId": to.team, "userId": user}
@@ -151,7 +151,7 @@ class Destination:
         return self.service.handed_in if self.service else None
 
 
-def _destination(url: str | None, key: str | None, team: str | None, files: Sequence[str]) -> Destination:
+def destination(url: str | None, key: str | None, team: str | None, files: Sequence[str]) -> Destination:
     """Return the service at `url`, by default that of this machine. Raises `CommandError` if it takes no `files`."""
     from serve_app.settings import Settings
 

@@ -134,6 +134,14 @@ async def test_a_recording_is_sent_in_one_request(desk: Desk) -> None:
     assert await desk.stored() == desk.content
 
 
+async def test_a_key_of_the_whole_workspace_uploads_for_a_call_of_a_team(desk: Desk) -> None:
+    _, desk.key = await keys.create(desk.world.database, desk.world.workspace_id, None, ["submit"], "pbx of all teams")
+    answer = await desk.send("POST", desk.path, desk.content)
+    assert answer.status_code == 202, answer.text
+    assert (await desk.world.row())["team_id"] == desk.world.team_id
+    assert await desk.stored() == desk.content
+
+
 async def test_an_upload_resumes_where_it_was_cut(desk: Desk) -> None:
     content = desk.content
     path = await desk.create(content, Repr_Digest=digest(content))

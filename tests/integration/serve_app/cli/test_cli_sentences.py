@@ -67,6 +67,8 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("backup prune", (str(people.parent / "backups"), "--older-than", "30d")),
         ("restore", (str(people.parent / "backups"),)),
         ("submit", ("call.wav", "--url", "http://127.0.0.1:9/submit")),
+        ("watch", ("calls", "--name-pattern", "{uniqueId}.wav")),
+        ("watch", (str(people.parent), "--name-pattern", "{callId}.wav", "--once", "--url", "http://127.0.0.1:9")),
         ("checkpoints verify", ("--folder", str(people.parent))),
         ("calls reseal", ()),
         ("access-log verify", workspace_option),

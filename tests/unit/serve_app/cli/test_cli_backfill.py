@@ -2,6 +2,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.backfill.run import BackfillProgress
+from pipeline.backfill.source import Source
 from serve_app.cli import app
 from serve_app.cli.calls import backfill
 from serve_app.cli.ui.errors import USAGE, CommandError
@@ -47,3 +48,10 @@ def test_the_summary_counts_processed_and_remaining_recordings(progress, lines, 
     monkeypatch.setenv("COLUMNS", "80")
     backfill._print_summary(progress, "s3://bucket/texts")
     assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_a_folder_on_this_machine_may_have_any_name(tmp_path):
+    folder = tmp_path / "new calls #1 50%"
+    folder.mkdir()
+    (folder / "a.wav").write_bytes(b"RIFF")
+    assert [file.path for file in Source(backfill._address(str(folder))).recordings()] == ["a.wav"]
