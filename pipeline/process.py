@@ -39,7 +39,7 @@ from pipeline.runtime.workers import Workers
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.seconds import speech_by_speaker
 from pipeline.steps.analysis import CallAnalysis
-from pipeline.steps.audio import analyze_recordings, measure_prosody
+from pipeline.steps.audio import analyze_recordings, duration_warnings, measure_prosody
 from pipeline.steps.call_run import CallRun, RedactedFiles
 from pipeline.steps.llm_requests import LlmClient, LlmScheduler
 from pipeline.steps.machine_voices import refine_labels
@@ -155,6 +155,7 @@ async def _recognize(run: CallRun) -> RecognizedCall:
         run.warnings.append(warning_text(CallWarning.RECORDING_MISSING))
     audio = await run.stage(Stage.AUDIO, lambda: analyze_recordings(run), run.max_audio_seconds)
     run.seconds = audio.duration
+    run.warnings.extend(duration_warnings(run.call.duration, audio.duration))
     audio = await without_keys(run, audio)
     recognition = recognize_words(run, audio)
     prosody = measure_prosody(run, audio)

@@ -22,6 +22,9 @@ WARNINGS: Mapping[CallWarning, str] = {
     CallWarning.RECORDING_BREAKS_OFF: "The recording is damaged: it ends after {seconds:.1f} s.",
     CallWarning.DAMAGED_PIECES: "{count} damaged pieces of the recording were skipped.",
     CallWarning.RECORDING_TOO_SHORT: "The recording is only {seconds:.2f} s long, too short to transcribe.",
+    CallWarning.RECORDING_SHORTER_THAN_CALL: (
+        "The recording has {seconds:.1f} s, and the call lasted {declared} s as submitted: check the phone system."
+    ),
     CallWarning.PROSODY_FAILED: "The prosody of the voices could not be measured: {problem}",
     CallWarning.MACHINES_BY_WORDS: "Announcements were detected by their words alone: {problem}",
     CallWarning.REP_VOICE_NOT_COMPARED: "The voice of the rep was not compared: {problem}",

@@ -61,6 +61,7 @@ class CallWarning(StrEnum):
     RECORDING_BREAKS_OFF = "recording_breaks_off"
     DAMAGED_PIECES = "damaged_pieces"
     RECORDING_TOO_SHORT = "recording_too_short"
+    RECORDING_SHORTER_THAN_CALL = "recording_shorter_than_call"
     PROSODY_FAILED = "prosody_failed"
     MACHINES_BY_WORDS = "machines_by_words"
     REP_VOICE_NOT_COMPARED = "rep_voice_not_compared"

@@ -15,6 +15,8 @@ from pipeline.steps.call_run import CallRun
 
 log = logging.getLogger(__name__)
 
+MIN_SHARE_OF_CALL, MIN_MISSING_SECONDS = 0.5, 30.0  # of a recording that fits the declared duration
+
 
 async def analyze_recordings(run: CallRun) -> AudioAnalysis:
     """Return the analysis of the call's audio, with chunks cut for the recognizer in use."""
@@ -27,6 +29,16 @@ async def analyze_recordings(run: CallRun) -> AudioAnalysis:
         recognition.packing,
         run.roster.keep_digits,
     )
+
+
+def duration_warnings(declared: int | None, seconds: float) -> tuple[str, ...]:
+    """Return a warning if the recording is far shorter than the declared duration of the call, in seconds.
+
+    A duration may include ringing and hold, so that a smaller difference says nothing.
+    """
+    if declared is None or seconds >= MIN_SHARE_OF_CALL * declared or declared - seconds < MIN_MISSING_SECONDS:
+        return ()
+    return (warning_text(CallWarning.RECORDING_SHORTER_THAN_CALL, seconds=seconds, declared=declared),)
 
 
 async def measure_prosody(run: CallRun, audio: AudioAnalysis) -> Prosody | None:

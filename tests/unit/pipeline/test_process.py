@@ -240,6 +240,17 @@ async def test_that_an_earlier_attempt_gave_up_one_of_two_files_is_still_said() 
     assert outcome.warnings == ("One of the two recordings could not be fetched.",)
 
 
+async def test_a_recording_far_shorter_than_the_declared_call_is_a_warning() -> None:
+    warning = "The recording has 8.0 s, and the call lasted {} s as submitted: check the phone system."
+    recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
+    for declared, is_short in ((600, True), (38, True), (37, False), (8, False), (0, False), (None, False)):
+        recorded = {"fetch": recordings, "audio": spoken().audio, "asr": spoken().recognized}
+        recorded["diarization"] = spoken().diarization
+        submitted = replace(call().call, duration=declared)
+        outcome = await process(submitted, LocalWorkers(None, None), Roster(), MemoryJournal(recorded))
+        assert outcome.warnings == ((warning.format(declared),) if is_short else ()), declared
+
+
 @pytest.mark.parametrize(("kind", "channels"), [(LayoutKind.MONO, 1), (LayoutKind.STEREO, 2)])
 async def test_where_nobody_speaks_no_engine_is_asked(kind: LayoutKind, channels: int, transcriber: Any) -> None:
     silence = AudioAnalysis(Layout(kind, channels, channels, 1.0, {}, "by hand"), 8.0, ((),) * channels, ())
