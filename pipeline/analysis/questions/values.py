@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from pipeline.analysis.questions.phrases import PhraseMatch
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.amounts import amounts
+from pipeline.language.spoken.amounts import amounts
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence, Material
 from pipeline.language.pack import Pack, pack

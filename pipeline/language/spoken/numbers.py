@@ -27,12 +27,12 @@ class TextMatch:
     last: int
 
 
-def number(words: str, pack: Pack) -> int | None:
-    """Return the value of a number below a million, in digits or words."""
+def number(words: str, pack: Pack, articles: bool = False) -> int | None:
+    """Return the value of a number below a million, in digits or words. `articles`: "a" and "a couple of" count."""
     if words.isdigit():
         return int(words)
     plain = words.lower().replace("-", " ")
-    value = figures(pack).get(plain)
+    value = figures(pack).get(plain, pack.numbers.get(plain) if articles else None)
     return value if value is not None else _thousands(plain, pack)
 
 
@@ -257,14 +257,12 @@ def number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | N
     thousand = pack.get("numbers", "thousand") or " "
     if first not in _openings(pack.language, pack.known) and thousand not in first:
         return None, 1
-    values = figures(pack)
     for length in range(min(MAX_PHRASE_TOKENS, len(tokens) - at), 0, -1):
         phrase = [token.group().lower() for token in tokens[at : at + length]]
         spoken = " ".join(word for word in phrase if word != "-")
         if phrase[-1] == "-" or "," in phrase:
             continue
-        value = values.get(spoken)
-        value = _thousands(spoken, pack) if value is None and thousand in spoken else value
+        value = number(spoken, pack)
         if value is not None:
             return str(value), length
     return None, 1

@@ -11,8 +11,9 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from pipeline.analysis.rules.dates.calendar_rules import RULES, DateMatch
-from pipeline.analysis.rules.dates.time_of_day import TimeOfDay, amount, find_times
+from pipeline.analysis.rules.dates.time_of_day import TimeOfDay, find_times
 from pipeline.language.pack import Pack, pack, straighten
+from pipeline.language.spoken.numbers import number
 
 MAX_DISTANCE = 16  # between a day and its time of day: "on Friday, say at about three"
 _FIGURES = re.compile(
@@ -155,7 +156,7 @@ def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed
     ordinal = words.ordinals.get(groups.get("ordinal", ""))
     if "ordinal_digits" in groups:
         ordinal = int(re.sub(r"\D", "", groups["ordinal_digits"]))
-    count = amount(groups["number"], words) if "number" in groups else None
+    count = number(groups["number"], words, articles=True) if "number" in groups else None
     month = words.months.get(groups.get("month", "")) or (int(groups["m"]) if "m" in groups else None)
     month = month or words.ordinals.get(groups.get("month_ordinal", ""))  # "am dritten Sechsten"
     day = int(groups["d"]) if "d" in groups else ordinal if ordinal is not None else count

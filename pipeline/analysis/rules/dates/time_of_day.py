@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from pipeline.language.pack import Pack
+from pipeline.language.spoken.numbers import number
 
 AFTERNOON_UNTIL = 7  # "at one" to "at seven" means the afternoon, "at eight" the morning
 
@@ -34,11 +35,6 @@ def _minute(words: Pack) -> str:
     return words.placeholders["number"].replace("?P<number>", "?P<minute>")
 
 
-def amount(words: str, pack: Pack) -> int | None:
-    """Return the value of a number below a hundred, in digits or words; "a" and "a couple of" count as well."""
-    return int(words) if words.isdigit() else pack.numbers.get(words.lower().replace("-", " "))
-
-
 def find_times(text: str, words: Pack) -> tuple[TimeOfDay, ...]:
     """Return the times of day in `text` without overlaps, the longest first.
 
@@ -56,8 +52,8 @@ def find_times(text: str, words: Pack) -> tuple[TimeOfDay, ...]:
 def _read(rule: str, match: re.Match[str], words: Pack) -> TimeOfDay | None:
     groups = {key: value.lower() for key, value in match.groupdict().items() if value}
     name = rule.removeprefix("loose:")
-    hour = amount(groups["number"], words) if "number" in groups else None
-    minute = amount(groups["minute"], words) if "minute" in groups else 0
+    hour = number(groups["number"], words, articles=True) if "number" in groups else None
+    minute = number(groups["minute"], words, articles=True) if "minute" in groups else 0
     total = _minutes(name, hour, minute)
     if total is None:
         return None

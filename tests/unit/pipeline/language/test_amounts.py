@@ -1,6 +1,6 @@
 """Numbers and money in figures and words, in five languages, by country."""
 
-from pipeline.analysis.rules.amounts import amounts
+from pipeline.language.spoken.amounts import amounts
 from pipeline.language.pack import pack
 
 NUMBERS = """
