@@ -16,7 +16,7 @@ from db.records import corrections as edits
 from pipeline.domain.edits import corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
 
-STEPS = ("tasks", "contacts")  # of the findings that are read
+STEPS = ("tasks", "actions", "contacts")  # of the findings that are read
 
 _EVIDENCE = TypeAdapter(Evidence)
 

@@ -23,7 +23,7 @@ from db.records.views import CallRecord, CallSummary, read_call
 from pipeline.domain import answers as domain
 from pipeline.domain.call import CallFields
 from pipeline.domain.redaction import CallRedaction, RedactionState
-from pipeline.domain.vocabulary import CallOutcome
+from pipeline.domain.vocabulary import ActionKind, CallOutcome
 
 
 class Part(BaseModel):
@@ -44,6 +44,21 @@ class Task(Part):
     due_date: date | None
     due_time: time | None = Field(description="On the clock of the workspace.")
     confidence: float = Field(ge=0, le=1)
+    quote: str = Field(description="Verbatim.")
+    start: float = Field(description="Second of the recording at which the quote begins.")
+    end: float
+
+
+class Action(Part):
+    """What a party did or booked during the call."""
+
+    title: str
+    kind: ActionKind
+    by: str = Field(description="rep, customer or unknown.")
+    amount: float | None = Field(description="In the currency that was said.")
+    date: str | None = Field(description="Of the appointment or deed, ISO 8601.")
+    time: str | None = Field(description="HH:MM, on the clock of the workspace.")
+    address: str | None
     quote: str = Field(description="Verbatim.")
     start: float = Field(description="Second of the recording at which the quote begins.")
     end: float
@@ -217,6 +232,7 @@ class _Essentials(Part):
     tone: CallTone | None = None
     statistics: Statistics | None = None
     tasks: tuple[Task, ...]
+    actions: tuple[Action, ...] = Field((), description="What was done during the call.")
     contact: Contact | None
     mentioned_contact: SpokenContact | None = None
     answers: tuple[Answer, ...] = Field((), description="To the workspace's own questions.")
@@ -309,6 +325,7 @@ def record_of(record: CallRecord) -> dict[str, Any]:
             "tone": _tone(tone),
             "statistics": _statistics(statistics) if statistics else None,
             "tasks": [_part(Task, task, task.evidence) for task in record.tasks],
+            "actions": [_part(Action, action, action.evidence) for action in record.actions],
             "contact": next((_part(Contact, contact) for contact in record.contacts), None),
             "mentioned_contact": _spoken_contact(by_step.get("contacts", {}).get("heard")),
             "answers": [_part(Answer, answer, answer.evidence) for answer in record.answers],

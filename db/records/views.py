@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -41,7 +42,7 @@ from pipeline.domain.call import FIELDS as CALL_FIELDS
 from pipeline.domain.call import CallState
 from pipeline.domain.edits import corrected_finding, corrected_task
 from pipeline.domain.for_operators import FOR_OPERATORS
-from pipeline.domain.insight import Contact, Evidence, Finding, Task
+from pipeline.domain.insight import Action, Contact, Evidence, Finding, Task
 from pipeline.domain.redaction import CallRedaction
 from pipeline.domain.scorecards import ScorecardResult
 from pipeline.domain.speech import PENDING, Layout, Recording, Transcript
@@ -148,6 +149,7 @@ class CallRecord:
     jobs: tuple[JobSummary, ...]
     timeline: tuple[CallMoment, ...]
     agent_user_id: UUID | None = None  # the member, by a user, the sender or the call
+    actions: tuple[Action, ...] = ()  # what was done in the call
     swapped: bool = False  # the parties, by a user
     edits: tuple[CallEdit, ...] = ()  # in the order of their creation, including undone ones
     answers: tuple[QuestionAnswer, ...] = ()  # to the workspace's questions
@@ -306,6 +308,7 @@ _RECORD_COLUMNS = (
 
 _TRANSCRIPT = TypeAdapter(Transcript)
 _EVIDENCE = TypeAdapter(Evidence)
+_ACTION = TypeAdapter(Action)
 
 
 def _parsed(keys: CallKeys, content: str | None) -> Transcript | None:
@@ -335,6 +338,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         transcript=transcript,
         findings=call_findings,
         tasks=await _tasks(connection, row.id, None if machine else edited) if has_transcript else (),
+        actions=_actions(call_findings),
         contacts=await _contacts(connection, row.id, machine) if has_transcript or edited.contact_set else (),
         recordings=await _recordings(connection, row.job_id),
         warnings=(*row.warnings, *row.analysis_warnings, *reversion_warnings((at, body) for at, _, body, _ in bodies)),
@@ -358,6 +362,16 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
 def _answers(call_findings: Sequence[Finding], edited: EditedCall | None) -> edits.WorkspaceAnswers:
     answers = edits.parse_answers(next((finding.value for finding in call_findings if finding.step == "questions"), {}))
     return answers if edited is None else answers.with_overrides(edited.overrides)
+
+
+def _actions(call_findings: Sequence[Finding]) -> tuple[Action, ...]:
+    """Return the actions of the findings, as far as they are valid: any engine may have produced them."""
+    stated = next((finding.value.get("actions") for finding in call_findings if finding.step == "actions"), None)
+    actions = []
+    for item in stated if isinstance(stated, list) else ():
+        with suppress(ValidationError):
+            actions.append(_ACTION.validate_python(item))
+    return tuple(actions)
 
 
 async def _submissions(connection: AsyncConnection, call_pk: int) -> Sequence[Any]:

@@ -86,6 +86,7 @@ class CallLine:
     tasks: int = 0
     open_tasks: int = 0
     tags: tuple[str, ...] = ()  # of users, the first one first
+    actions: int = 0
     scores: tuple[ScorecardScore, ...] = ()  # by the workspace's scorecards
     hits: tuple[Hit, ...] = ()  # where `CallFilter.text` was said
 
@@ -320,7 +321,7 @@ async def _tags(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[in
 def _facts(row: Any) -> dict[str, Any]:
     has_contact = row.contact_id is not None
     contact = Contact(str(row.contact_id), row.contact, row.company, row.email, row.phone) if has_contact else None
-    names = ("agent", "tone", "summary", "tasks", "open_tasks")
+    names = ("agent", "tone", "summary", "tasks", "open_tasks", "actions")
     return {name: row._mapping[name] for name in names} | {"contact": contact}
 
 
@@ -350,6 +351,15 @@ _FACTS = (
         ),
         _of_call(sa.func.count(), tasks.c.call_pk == calls.c.id).label("tasks"),
         _of_call(sa.func.count(), OPEN_TASK).label("open_tasks"),
+        sa.func.coalesce(
+            _of_call(
+                sa.func.jsonb_array_length(findings.c.value["actions"]),
+                findings.c.call_pk == calls.c.id,
+                findings.c.step == "actions",
+                sa.func.jsonb_typeof(findings.c.value["actions"]) == "array",
+            ),
+            0,
+        ).label("actions"),
     )
     .select_from(calls)
     .outerjoin(call_search, call_search.c.call_pk == calls.c.id)

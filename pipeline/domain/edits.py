@@ -20,7 +20,7 @@ EXACT = 0.005
 BY_PERSON = "person"
 """The reason of a role set by a person."""
 OTHER_PARTY = {"rep": "customer", "customer": "rep"}
-NAMING = frozenset({"speaker", "role", "owner", "party"})  # keys of findings whose values name a party
+NAMING = frozenset({"speaker", "role", "owner", "party", "by"})  # keys of findings whose values name a party
 
 
 class EditKind(StrEnum):

@@ -8,6 +8,7 @@ from pipeline.domain.questions import Question, Scorecard
 from pipeline.domain.redaction import NamedPolicy
 from pipeline.domain.speech import Prosody, Span, Transcript, Voiceprint
 from pipeline.domain.summaries import SummaryTemplate
+from pipeline.domain.vocabulary import ActionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,20 @@ class Task:
     due_expression: str | None = None  # as said
     due_date: date | None = None  # resolved against the start of the call
     due_time: time | None = None  # on the clock of the workspace, where a time of day was said
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a party did or booked during the call. The record, events, exports and gold sets have these fields."""
+
+    title: str
+    kind: ActionKind
+    by: str  # "rep", "customer" or "unknown"
+    evidence: Evidence
+    amount: float | None = None  # in the currency that was said
+    date: str | None = None  # ISO 8601, of the appointment or deed
+    time: str | None = None  # HH:MM, on the clock of the workspace
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
-"""Compare extracted tasks and contacts with the true ones: counts for F1.
+"""Compare extracted tasks, actions and contacts with the true ones: counts for F1.
 
 A task is correct if it matches a true one (`pipeline.evaluation.matching`) and has its owner. Optional tasks do not
-count, found or not. Each field of a contact counts separately.
+count, found or not. An action is correct if it matches one of its kind and has its party and each detail that the true
+one has. Each field of a contact counts separately.
 """
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 
 from pipeline.evaluation.matching import NEARBY, best_pairs, is_alike, likeness, same_field
-from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask
+from pipeline.evaluation.truth import TrueAction, TrueCall, TrueContact, TrueTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,30 @@ def _turn(call: TrueCall, start: float | None) -> int | None:
     if start is None or not call.turns:
         return None
     return max((at for at, turn in enumerate(call.turns) if turn.start <= start + 0.01), default=0)
+
+
+def match_actions(truth: TrueCall, hypothesis: TrueCall) -> MatchCounts | None:
+    """Return the counts of actions; None if either call has no list of actions."""
+    if truth.actions is None or hypothesis.actions is None:
+        return None
+    ranked = [
+        (_details(action, true) + likeness(action.title, true.title, ()) / 2, i, j)
+        for i, action in enumerate(hypothesis.actions)
+        for j, true in enumerate(truth.actions)
+        if action.kind == true.kind and (action.amount == true.amount or None in (action.amount, true.amount))
+    ]
+    pairs = best_pairs(ranked)
+    correct = sum(_details(hypothesis.actions[i], truth.actions[j]) == 1.0 for i, j in pairs)
+    return MatchCounts(correct, len(hypothesis.actions), len(truth.actions))
+
+
+def _details(action: TrueAction, true: TrueAction) -> float:
+    """Return the share of the party and the details of the true action that the other one has."""
+    same = [action.by == true.by]
+    same += [getattr(action, name) == value for name in ("amount", "date", "time") if (value := getattr(true, name))]
+    if true.address:
+        same.append(same_field("address", action.address, true.address))
+    return sum(same) / len(same)
 
 
 def match_contact(truth: TrueCall, hypothesis: TrueCall) -> MatchCounts | None:

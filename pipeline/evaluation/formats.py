@@ -22,10 +22,10 @@ MAX_FILE_BYTES = 256 * 2**20  # of a file to read
 
 LEAVES_OUT = {
     "jsonl": None,
-    "stm": "times of words, the language, tasks and contacts",
-    "ctm": "speakers (it has channels), the language, tasks and contacts",
-    "rttm": "words, the language, tasks and contacts",
-    "textgrid": "channels, the language, tasks and contacts",
+    "stm": "times of words, the language, tasks, actions and contacts",
+    "ctm": "speakers (it has channels), the language, tasks, actions and contacts",
+    "rttm": "words, the language, tasks, actions and contacts",
+    "textgrid": "channels, the language, tasks, actions and contacts",
 }
 """What each format does not store."""
 

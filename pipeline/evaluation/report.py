@@ -47,6 +47,7 @@ METRICS: dict[str, Metric] = {
     "jer": lambda s: None if s.jaccard is None or s.speakers is None else (s.jaccard, s.speakers),
     "word_time_error": lambda s: (sum(s.times), len(s.times)) if s.times else None,
     "task_f1": lambda s: _f1(s.tasks),
+    "action_f1": lambda s: _f1(s.actions),
     "contact_f1": lambda s: _f1(s.contact),
     "rtfx": lambda s: (s.seconds, s.processing) if s.processing else None,
     "cost_per_audio_hour": lambda s: None if s.cost is None else (s.cost, s.seconds / 3600),
@@ -63,12 +64,13 @@ TITLES = {
     "jer": "diarization errors per speaker (JER)",
     "word_time_error": "mean error of word starts (s)",
     "task_f1": "correct tasks (F1)",
+    "action_f1": "correct actions (F1)",
     "contact_f1": "correct contact fields (F1)",
     "rtfx": "audio seconds per processing second (RTFx)",
     "cost_per_audio_hour": "cost per hour of audio",
 }
-SHARES = {"wer", "wer_written", "cpwer", "der", "jer", "task_f1", "contact_f1"}
-MORE_IS_BETTER = {"task_f1", "contact_f1", "rtfx"}
+SHARES = {"wer", "wer_written", "cpwer", "der", "jer", "task_f1", "action_f1", "contact_f1"}
+MORE_IS_BETTER = {"task_f1", "action_f1", "contact_f1", "rtfx"}
 
 
 def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.evaluation.extraction import MatchCounts, match_contact, match_tasks
+from pipeline.evaluation.extraction import MatchCounts, match_actions, match_contact, match_tasks
 from pipeline.evaluation.truth import TrueCall, TrueTurn, TrueWord
 
 _MARKS = string.punctuation + "…“”„‘’«»–—¿¡。，、？！"
@@ -59,6 +59,7 @@ class CallScore:
     contact: MatchCounts | None = None
     processing: float | None = None  # seconds that the system took
     cost: float | None = None  # of the processing, in the currency of the price
+    actions: MatchCounts | None = None
 
 
 def score(truth: TrueCall, hypothesis: TrueCall, price_per_hour: float | None = None) -> CallScore:
@@ -83,6 +84,7 @@ def score(truth: TrueCall, hypothesis: TrueCall, price_per_hour: float | None = 
         contact=match_contact(truth, hypothesis),
         processing=hypothesis.processing,
         cost=_cost(hypothesis, price_per_hour),
+        actions=match_actions(truth, hypothesis),
     )
 
 

@@ -1,6 +1,6 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from json import dumps
 from typing import Any
 
@@ -58,6 +58,23 @@ class TrueTask:
 
 
 @dataclass(frozen=True, slots=True)
+class TrueAction:
+    """What was done or booked during the call, with the fields of `insight.Action`; unknown details are None.
+
+    `start`: time of the report in seconds.
+    """
+
+    title: str
+    kind: str  # of `ActionKind`
+    by: str
+    amount: float | None = None
+    date: str | None = None  # ISO 8601
+    time: str | None = None  # HH:MM
+    address: str | None = None
+    start: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrueContact:
     """The other party; unknown fields are None, and all are None if there is no contact."""
 
@@ -71,8 +88,8 @@ class TrueContact:
 class TrueCall:
     """A call's turns by start. `name`: its callId, or its name in a file.
 
-    `tasks` and `contact` are None if unknown. The output of a system has the same form, with its processing seconds as
-    `processing` and optionally their cost, in any currency.
+    `tasks`, `contact` and `actions` are None if unknown. The output of a system has the same form, with its processing
+    seconds as `processing` and optionally their cost, in any currency.
     """
 
     name: str
@@ -83,6 +100,7 @@ class TrueCall:
     contact: TrueContact | None = None
     processing: float | None = None
     cost: float | None = None
+    actions: tuple[TrueAction, ...] | None = None
 
     @property
     def has_words(self) -> bool:
@@ -122,19 +140,25 @@ def from_hypothesis(
     processing: float | None = None,
     cost: float | None = None,
 ) -> TrueCall:
-    """Return the pipeline's output for a call: its transcript, and the tasks and contact of its findings.
+    """Return the pipeline's output for a call: its transcript, and the tasks, actions and contact of its findings.
 
     `contacts`: of the workspace, by id; the fields of a recognized contact count as predicted.
     """
     values = {finding.step: finding.value for finding in findings}
-    tasks, contact = values.get("tasks"), values.get("contacts")
+    tasks, contact, actions = values.get("tasks"), values.get("contacts"), values.get("actions")
     return replace(
         from_transcript(name, transcript),
         tasks=None if tasks is None else tuple(map(_task, tasks.get("tasks") or ())),
         contact=None if contact is None else _contact(contact, contacts or {}),
         processing=processing,
         cost=cost,
+        actions=None if actions is None else tuple(map(_action, actions.get("actions") or ())),
     )
+
+
+def _action(action: Mapping[str, Any]) -> TrueAction:
+    details = {field.name: action.get(field.name) for field in fields(TrueAction)}
+    return TrueAction(**details | {"start": (action.get("evidence") or {}).get("start")})
 
 
 def _task(task: Mapping[str, Any]) -> TrueTask:
@@ -177,7 +201,7 @@ def plain(call: TrueCall) -> dict[str, Any]:
     return {name: value for name, value in asdict(call).items() if value is not None or name not in _LATER}
 
 
-_LATER = frozenset({"duration", "tasks", "contact", "processing", "cost"})
+_LATER = frozenset({"duration", "tasks", "contact", "processing", "cost", "actions"})
 
 
 def _words(words: Sequence[Word]) -> tuple[TrueWord, ...]:

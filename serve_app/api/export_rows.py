@@ -18,7 +18,8 @@ from serve_app.http.camel_json import camel, to_camel_json
 
 COLUMNS: Final = (
     *(field.name for field in fields(CallSummary) if field.name.removeprefix("declared_") in FIELDS),
-    *("state", "language", "failure", "agent", "contact", "company", "tone", "summary", "tasks", "open_tasks"),
+    *("state", "language", "failure", "agent", "contact", "company", "tone", "summary"),
+    *("tasks", "open_tasks", "actions"),
     *("created_at", "updated_at", "completed_at"),
 )
 _NUMBER = re.compile(r"[+-]?[0-9][0-9 .]*")

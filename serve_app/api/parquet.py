@@ -22,6 +22,7 @@ _TYPES = {
     "declared_duration": pa.int32(),
     "tasks": pa.int32(),
     "open_tasks": pa.int32(),
+    "actions": pa.int32(),
 } | dict.fromkeys(_TIMES, pa.timestamp("us", tz="UTC"))
 _WORD = pa.struct(
     {

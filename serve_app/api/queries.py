@@ -47,6 +47,7 @@ Metric = Literal[
     "jer",
     "word_time_error",
     "task_f1",
+    "action_f1",
     "contact_f1",
     "rtfx",
     "cost_per_audio_hour",

@@ -23,6 +23,7 @@ Metric = Literal[
     "word_time_error",
     "task_f1",
     "contact_f1",
+    "action_f1",
     "rtfx",
     "cost_per_audio_hour",
 ]

@@ -1,6 +1,7 @@
 """Responses of the API, and edits. `make generate` writes this file from the OpenAPI documents."""
 
-from datetime import date, time
+from datetime import date as date_aliased
+from datetime import time as time_aliased
 from typing import Any, Literal
 from uuid import UUID
 
@@ -495,7 +496,7 @@ class ModelUsage(Model):
     `estimated`: requests with estimated tokens: without a response, or with one that reports no usage.
     """
 
-    day: date
+    day: date_aliased
     """The day, in UTC."""
     requests: int
     """Number of requests."""
@@ -846,7 +847,7 @@ class ScoreWeek(Model):
 
     key: str
     """Key of the question, tracker or scorecard."""
-    week: date
+    week: date_aliased
     """Monday of the week."""
     team_id: UUID | None
     """Id of the team; null: no team, or all of them."""
@@ -1042,9 +1043,9 @@ class TaskLine(Model):
     """Party that benefits from the task."""
     due_expression: str | None
     """The words that name the due date."""
-    due_date: date | None
+    due_date: date_aliased | None
     """Due date; null: none was said."""
-    due_time: time | None
+    due_time: time_aliased | None
     """Time of day that it is due; null: none was said."""
     confidence: float
     """Confidence, 0 to 1."""
@@ -1093,7 +1094,7 @@ class TeamWeek(Model):
 
     team_id: UUID
     """Id of the team; null: no team, or all of them."""
-    week: date
+    week: date_aliased
     """Monday of the week."""
     calls: int
     """Number of calls."""
@@ -1284,6 +1285,27 @@ class Word(Model):
     """Not separated from the word before."""
 
 
+class Action(Model):
+    """What a party did or booked during the call. The record, events, exports and gold sets have these fields."""
+
+    title: str
+    """Title."""
+    kind: Literal["appointment", "payment", "transfer", "refund", "order", "change", "reset", "cancellation"] | str
+    """Kind."""
+    by: str
+    """Party: rep, customer or unknown."""
+    evidence: Evidence
+    """Quotes that support it, with their seconds."""
+    amount: float | None = None
+    """Amount of money, in the currency that was said; null: none."""
+    date: str | None = None
+    """Day of the appointment or deed, ISO 8601; null: not said."""
+    time: str | None = None
+    """Time of day, HH:MM, on the clock of the workspace; null: not said."""
+    address: str | None = None
+    """Address that was said; null: none."""
+
+
 class Agreement(Model):
     """Result of a calibration. Calls and questions are ordered by disagreement, the largest first."""
 
@@ -1444,9 +1466,9 @@ class CallTask(Model):
     """Party that benefits from the task."""
     due_expression: str | None = None
     """The words that name the due date."""
-    due_date: date | None = None
+    due_date: date_aliased | None = None
     """Due date; null: none was said."""
-    due_time: time | None = None
+    due_time: time_aliased | None = None
     """Time of day that it is due; null: none was said."""
     task_id: UUID | None = None
     """Id of the task; it survives another analysis."""
@@ -1825,6 +1847,8 @@ class CallLine(Model):
     """Tasks that are not done."""
     tags: list[str] = []
     """Tags that users have given the call, in lower case."""
+    actions: int = 0
+    """What was done in the call, or the number of such actions."""
     scores: list[ScorecardScore] = []
     """Scores by the workspace's scorecards."""
     hits: list[Hit] = []
@@ -1957,6 +1981,8 @@ class CallRecord(Model):
     """What happened to the call, the earliest first."""
     agent_user_id: UUID | None = None
     """userId of the agent: as corrected, submitted or inferred."""
+    actions: list[Action] = []
+    """What was done in the call, or the number of such actions."""
     swapped: bool = False
     """A person swapped the parties."""
     edits: list[CallEdit] = []

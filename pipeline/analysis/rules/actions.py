@@ -6,15 +6,15 @@ with what a party reads on its screen.
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.amounts import amounts
+from pipeline.language.spoken.amounts import amounts
 from pipeline.analysis.rules.commitments.titles import content, for_readers, tidy
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns, read
-from pipeline.domain.insight import Evidence, Finding, Material
+from pipeline.domain.insight import Action, Finding, Material
 from pipeline.domain.speech import Role
 from pipeline.domain.vocabulary import ActionKind
 from pipeline.language.pack import Pack, missing
@@ -23,20 +23,6 @@ TURNS_BACK = 12  # turns in which the amount, day or address of an action was st
 MIN_CONTENT = 2  # content words that name what was done
 WITH_AMOUNT = frozenset({ActionKind.PAYMENT, ActionKind.TRANSFER, ActionKind.REFUND})
 WITH_DAY = frozenset({ActionKind.APPOINTMENT})
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """An action of a party ("rep", "customer"). `amount` has no currency; `date` and `time` are those of the deed."""
-
-    title: str
-    kind: ActionKind
-    by: str
-    evidence: Evidence
-    amount: float | None = None
-    date: str | None = None
-    time: str | None = None
-    address: str | None = None
 
 
 class ActionsStep:
@@ -114,7 +100,7 @@ def _title(text: str, turns: Turns, at: int, sentence: Sentence, now: datetime) 
 
     One without a subject or a thing ("That's been sent") gets its topic.
     """
-    words = sentence.pack
+    words, text = sentence.pack, tidy(text)
     for pattern in words.patterns("actions", "opening"):
         text = pattern.sub("", text)
     has_subject = not any(pattern.match(text) for pattern in words.patterns("actions", "passive"))

@@ -117,7 +117,7 @@ async def score(
     price_per_hour: report.Price = None,
     csv_: report.Csv = None,
 ) -> Result:
-    """Measure recognition against a gold set: words, speakers, times, tasks, contacts, speed and cost.
+    """Measure recognition against a gold set: words, speakers, times, tasks, actions, contacts, speed and cost.
 
     Shows confidence intervals (95 %, by 1,000 bootstrap resamples of the calls; none below five calls), slices and
     the worst calls. `--heard` measures other systems, or an earlier export, instead of this service; with several
@@ -246,6 +246,7 @@ async def show(scope: Scope, name: SetName) -> Result:
         "words_timed": all(call.words_timed for call in calls),
         "speakers_known": all(call.speakers_known for call in calls),
         "tasks_known": sum(call.tasks is not None for call in calls),
+        "actions_known": sum(call.actions is not None for call in calls),
         "contacts_known": sum(call.contact is not None for call in calls),
         "digest_fits": truth.digest(calls) == gold.digest,
     }
@@ -341,6 +342,7 @@ def _annotated(calls: "Sequence[TrueCall]") -> str:
         "times of words": all(call.words_timed for call in calls),
         "speakers": all(call.speakers_known for call in calls),
         "tasks": all(call.tasks is not None for call in calls),
+        "actions": all(call.actions is not None for call in calls),
         "contacts": all(call.contact is not None for call in calls),
     }
     present = [name for name, is_complete in facts.items() if is_complete]

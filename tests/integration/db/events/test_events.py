@@ -17,7 +17,8 @@ from db.queue import jobs
 from db.records.complete import complete as complete_call
 from db.workspace import directory
 from pipeline.analysis import analyze
-from pipeline.domain.insight import Evidence, Finding, Task
+from pipeline.domain.insight import Action, Evidence, Finding, Task
+from pipeline.domain.vocabulary import ActionKind
 from pipeline.errors import CallError, LeaseLost, NotAudio, RecordingUnreachable
 from serve_app.webhooks import payload
 from tests.postgres import World
@@ -27,9 +28,11 @@ A, B = "https://store.example/a.wav?Signature=secret", "https://store.example/b.
 URL = "https://crm.example/hook"
 QUOTE = Evidence(0, 0.0, 3.0, "I will send you a router tomorrow.")
 TASK = Task("Send a router", "rep", "commitment", QUOTE, 0.8, due_date=date(2026, 11, 3), due_time=time(15, 30))
+ACTION = Action("Booked a visit", ActionKind.APPOINTMENT, "rep", QUOTE, date="2026-11-04", time="08:15")
 FOUND = (
     Finding("summary", 2, {"text": "rep: I will send you a router tomorrow."}),
     Finding("tasks", 1, {"tasks": [asdict(TASK)]}),
+    Finding("actions", 1, {"actions": [asdict(ACTION), {"title": "without a kind"}]}),
     Finding("contacts", 1, {"match": "new", "number": "+4930999", "heard": {"name": {"value": "Ann"}}}),
 )
 SEALED = "plain:whsec_" + "A" * 43 + "="
@@ -179,6 +182,10 @@ async def test_the_record_and_the_transcript_are_kept_only_where_somebody_asks(w
     (task,) = record["tasks"]
     assert (task["owner"], task["quote"], task["start"]) == ("rep", "I will send you a router tomorrow.", 0.0)
     assert (task["dueDate"], task["dueTime"]) == ("2026-11-03", "15:30:00")
+    (action,) = record["actions"]  # one that is not valid is left out
+    assert (action["kind"], action["by"], action["address"]) == ("appointment", "rep", None)
+    assert (action["date"], action["time"]) == ("2026-11-04", "08:15")
+    assert (action["quote"], action["start"], action["amount"]) == ("I will send you a router tomorrow.", 0.0, None)
     assert (record["contact"]["name"], record["contact"]["phone"]) == ("Ann", "+4930999")
     await endpoint(world, include=["transcript"])
     await world.submit(outgoing=True)

@@ -147,8 +147,15 @@ async def test_the_parties_are_swapped_and_tasks_and_figures_with_them(writing: 
         "INSERT INTO findings (call_pk, step, version, position, value) SELECT id, 'statistics', 1, 9,"
         ' \'{"parties": {"rep": {"talk_ratio": 0.8}, "customer": {"talk_ratio": 0.2}}}\' FROM calls'
     )
+    await world.execute(
+        "INSERT INTO findings (call_pk, step, version, position, value) SELECT id, 'actions', 1, 10,"
+        ' \'{"actions": [{"title": "Paid", "kind": "payment", "by": "rep", "evidence": '
+        '{"turn": 0, "start": 0, "end": 1, "quote": "Paid"}}]}\' FROM calls'
+    )
     assert writing.edit({"kind": "roles", "old": False, "new": True}).status_code == 201
     record = writing.record()
+    assert [(action["title"], action["by"]) for action in record["actions"]] == [("Paid", "customer")]
+    assert [line["actions"] for line in writing.get("/calls")["items"]] == [1]
     assert record["swapped"] and [turn["speaker"] for turn in record["transcript"]["turns"]] == [
         "customer",
         "rep",

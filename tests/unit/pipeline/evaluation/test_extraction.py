@@ -1,12 +1,15 @@
-"""Tasks and contacts against those that people know."""
+"""Tasks, actions and contacts against those that people know."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
+from db.records import event_record
+from pipeline.domain import insight
 from pipeline.domain.insight import Finding
-from pipeline.evaluation.extraction import MatchCounts, match_contact, match_tasks
+from pipeline.evaluation.extraction import MatchCounts, match_actions, match_contact, match_tasks
 from pipeline.evaluation.report import METRICS
 from pipeline.evaluation.score import score
 from pipeline.evaluation.truth import (
+    TrueAction,
     TrueCall,
     TrueContact,
     TrueTask,
@@ -74,6 +77,42 @@ def test_fields_of_a_contact_count_each() -> None:
     nobody = replace(CALL, contact=TrueContact())
     assert match_contact(nobody, hypothesis) == MatchCounts(0, 4, 0), "it is known that there is no contact"
     assert match_contact(nobody, nobody) == MatchCounts(0, 0, 0)
+
+
+PAID = TrueAction("Paid the electricity bill", "payment", "rep", amount=97.0)
+VISIT = TrueAction("Booked an appointment", "appointment", "rep", date="2025-04-22", time="08:15")
+CARD = TrueAction("Sent a new card", "order", "rep", address="14 Mill Lane, Springfield")
+
+
+def test_an_action_is_right_with_its_party_and_every_known_detail() -> None:
+    truth = replace(CALL, actions=(PAID, VISIT, CARD))
+    cases = (
+        ((PAID, VISIT, CARD), 3),
+        ((replace(PAID, amount=79.0), VISIT), 1),
+        ((replace(VISIT, time="09:15"), replace(CARD, by="customer")), 0),
+        ((replace(CARD, address="14 Mill Lane"), replace(PAID, date="2025-04-16")), 2),
+        ((PAID, PAID), 1),
+        ((replace(PAID, kind="refund"),), 0),
+    )
+    for stated, correct in cases:
+        counts = match_actions(truth, replace(CALL, actions=stated))
+        assert counts == MatchCounts(correct, len(stated), 3), stated
+    assert METRICS["action_f1"](score(truth, truth)) == (6, 6)
+    assert match_actions(truth, CALL) is None and match_actions(CALL, truth) is None
+
+
+def test_actions_have_one_list_of_fields_everywhere() -> None:
+    names = {field.name for field in fields(insight.Action)} - {"evidence"}
+    assert {field.name for field in fields(TrueAction)} == names | {"start"}
+    assert set(event_record.Action.model_fields) == names | {"quote", "start", "end"}
+
+
+def test_the_output_of_the_step_is_in_the_form_that_is_compared() -> None:
+    evidence = {"turn": 1, "start": 4.0, "end": 7.0, "quote": "I will send the invoice"}
+    action = {"title": "Paid", "kind": "payment", "by": "rep", "amount": 97.0, "evidence": evidence}
+    hypothesis = from_hypothesis("x", transcript(), (Finding("actions", 1, {"actions": [action]}),))
+    assert hypothesis.actions == (TrueAction("Paid", "payment", "rep", 97.0, start=4.0),)
+    assert "actions" not in plain(CALL) and plain(hypothesis)["actions"][0]["amount"] == 97.0
 
 
 def test_what_nobody_said_is_not_measured() -> None:
