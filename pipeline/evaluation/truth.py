@@ -157,7 +157,7 @@ def from_hypothesis(
 
 
 def _action(action: Mapping[str, Any]) -> TrueAction:
-    details = {field.name: action.get(field.name) for field in fields(TrueAction)}
+    details: dict[str, Any] = {field.name: action.get(field.name) for field in fields(TrueAction)}
     return TrueAction(**details | {"start": (action.get("evidence") or {}).get("start")})
 
 

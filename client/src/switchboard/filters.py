@@ -22,8 +22,8 @@ Metric = Literal[
     "jer",
     "word_time_error",
     "task_f1",
-    "contact_f1",
     "action_f1",
+    "contact_f1",
     "rtfx",
     "cost_per_audio_hour",
 ]

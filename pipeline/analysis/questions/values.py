@@ -6,10 +6,10 @@ from functools import lru_cache
 
 from pipeline.analysis.questions.phrases import PhraseMatch
 from pipeline.analysis.rules import dates
-from pipeline.language.spoken.amounts import amounts
 from pipeline.analysis.talk import Sentence, SpokenTurn
 from pipeline.domain.insight import Evidence, Material
 from pipeline.language.pack import Pack, pack
+from pipeline.language.spoken.amounts import amounts
 
 MAX_TEXT = 300  # characters of an answer
 _EDGES = " ,;:.!?…-"

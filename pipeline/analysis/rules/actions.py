@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.analysis.rules import dates
-from pipeline.language.spoken.amounts import amounts
 from pipeline.analysis.rules.commitments.titles import content, for_readers, tidy
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns, read
 from pipeline.domain.insight import Action, Finding, Material
 from pipeline.domain.speech import Role
 from pipeline.domain.vocabulary import ActionKind
 from pipeline.language.pack import Pack, missing
+from pipeline.language.spoken.amounts import amounts
 
 TURNS_BACK = 12  # turns in which the amount, day or address of an action was stated
 MIN_CONTENT = 2  # content words that name what was done

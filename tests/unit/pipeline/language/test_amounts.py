@@ -1,7 +1,7 @@
 """Numbers and money in figures and words, in five languages, by country."""
 
-from pipeline.language.spoken.amounts import amounts
 from pipeline.language.pack import pack
+from pipeline.language.spoken.amounts import amounts
 
 NUMBERS = """
 en US | The total is $2,480.75 today. | 2480.75
