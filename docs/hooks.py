@@ -157,6 +157,9 @@ def events() -> str:
         parts += [f"## {model['properties']['type']['const']}", "", model.get("description", ""), ""]
         parts += [f"`data`: {shape(data)}", ""]
     for name, model in models.items():
+        if "enum" in model:
+            parts += [f"## {name}", "", f"One of {', '.join(f'`{value}`' for value in model['enum'])}.", ""]
+            continue
         if "type" in model["properties"]:
             continue
         parts += [f"## {name}", "", model.get("description", ""), "", "| Field | Type | Meaning |", "|---|---|---|"]
