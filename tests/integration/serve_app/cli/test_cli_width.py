@@ -323,7 +323,7 @@ def test_what_up_says_can_be_read(printed: Printed, monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", f"{folder}/ray_token")
     assert "another Ray" in printed(
-        lambda: up._print_ready(endpoints, Settings(data_dir=folder, log_format="text"), as_json=False)
+        lambda: up._print_ready(endpoints, Settings(data_dir=folder, log_format="text"), events=None)
     )
 
 
