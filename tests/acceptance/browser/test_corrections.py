@@ -222,3 +222,24 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(desk: Desk, scheme
             await desk.open(path)
         assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert await grave(page, desk.visitor.faults) == [], path
+
+
+@pytest.mark.slow
+async def test_a_tag_and_a_comment_are_added_filtered_and_deleted_on_a_phone(desk: Desk) -> None:
+    page = desk.page
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await desk.open()
+    notes = page.locator("#notes")
+    await notes.get_by_label("Tag", exact=True).fill("VIP")
+    await notes.get_by_role("button", name="Add tag").click()
+    await notes.get_by_label("Comment", exact=True).fill(f"Ask the team lead. {'x' * 300}")
+    await notes.get_by_role("button", name="Add comment").click()
+    await expect(notes).to_contain_text("Ask the team lead.")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert await grave(page, desk.visitor.faults) == []
+    await notes.get_by_role("link", name="vip").click()
+    await expect(page.locator("main")).to_contain_text("Tag")
+    await page.go_back()
+    await notes.get_by_role("button", name="Remove tag: vip").click()
+    await notes.get_by_role("button", name="Remove comment of Ana").click()
+    await expect(notes.locator("li")).to_have_count(0)
