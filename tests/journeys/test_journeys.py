@@ -6,7 +6,10 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
+import jsonschema
 import pytest
 
 from tests.file_server import FileServer
@@ -108,3 +111,53 @@ def turns(record: object) -> list[dict[str, list[dict[str, str]]]]:
     turns = first["transcript"]["turns"]
     assert isinstance(turns, list)
     return turns
+
+
+def test_an_integrator_lists_the_first_call_with_nothing_but_the_openapi_documents(folder: Path) -> None:
+    """docs/api.md: addresses, bodies and parameters come from the documents, and each response is valid by them."""
+    integrator = Person(folder)
+    try:
+        integrator.starts("switchboard up")
+        fetched = integrator.types("curl -sS http://127.0.0.1:8000/api/v1/openapi.json")
+        reading, submitting = json.loads(fetched), json.loads((ROOT / "serve_app/intake/openapi.json").read_text())
+        create = "switchboard keys create --workspace acme --team sales --scope submit --scope read --scope edit"
+        (key,) = re.findall(r"^ +(\S+)$", integrator.types(create), re.M)
+        with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=30) as http:
+            call = examples_of(submitting, "submitCall")["start"]
+            asked(http, integrator, submitting, "submitCall", json=call)
+            (line,) = asked(http, integrator, reading, "listCalls", params={"status": "received"})["items"]
+            assert line["call"]["callId"] == call["callId"]
+            tag = examples_of(reading, "editCall")["Add a tag"]
+            asked(http, integrator, reading, "editCall", callId=call["callId"], json=tag)
+            (tagged,) = asked(http, integrator, reading, "listCalls", params={"tag": tag["new"]})["items"]
+            assert tagged["tags"] == [tag["new"]]
+        integrator.types("switchboard down")
+        integrator.has_ended()
+    finally:
+        integrator.leaves()
+
+
+def operation_of(document: dict[str, Any], name: str) -> tuple[str, str, dict[str, Any]]:
+    """Return path, method and description of an operation."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if operation["operationId"] == name:
+                return path, method, operation
+    raise AssertionError(name)
+
+
+def examples_of(document: dict[str, Any], name: str) -> dict[str, Any]:
+    body = operation_of(document, name)[2]["requestBody"]["content"]["application/json"]
+    return {title: example["value"] for title, example in body["examples"].items()}
+
+
+def asked(http: httpx.Client, person: Person, document: dict[str, Any], name: str, **content: Any) -> Any:
+    """Return the response to an operation, which its document must allow."""
+    path, method, operation = operation_of(document, name)
+    (server,) = document["servers"]
+    base = server["url"].format(base_url=server["variables"]["base_url"]["default"].replace("8000", str(person.port)))
+    ids = {part: content.pop(part) for part in re.findall(r"\{(\w+)\}", path)}
+    response = http.request(method, base + path.format(**ids), **content)
+    schema = operation["responses"][str(response.status_code)]["content"]["application/json"]["schema"]
+    jsonschema.validate(response.json(), {**document, **schema})
+    return response.json()
