@@ -2,7 +2,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve_app.cli.calls.submit import read_problem
+from serve_app.cli.calls.submit import Url, read_problem
 from serve_app.cli.ui import this_machine
 from serve_app.cli.ui.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from serve_app.cli.ui.output import Json, counted
@@ -11,15 +11,6 @@ from serve_app.cli.ui.table import table
 
 SECONDS = 60.0  # for the answer, with the wait for a place
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        envvar="SWITCHBOARD_URL",
-        show_envvar=True,
-        show_default="the service of this machine",
-        help="Base URL of the service.",
-    ),
-]
 Key = Annotated[
     str | None, typer.Option(envvar="SWITCHBOARD_API_KEY", show_envvar=True, help="API key with scope `read`.")
 ]

@@ -69,7 +69,7 @@ Url = Annotated[
         envvar="SWITCHBOARD_URL",
         show_envvar=True,
         show_default="the service of this machine",
-        help="Base URL of the service, to which /submit is added.",
+        help="Base URL of the service.",
     ),
 ]
 Key = Annotated[
