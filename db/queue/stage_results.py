@@ -37,6 +37,7 @@ _ADAPTERS = {
 
 _DELETED = "memory://deleted-recordings/"  # of files in no store
 _VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING)
+_DROPPED = sa.text("'{}'::jsonb")  # instead of a voiceprint; no stage has such a result
 _RESULT = call_keys.readable(stage_results.c.result, stage_results.c.call_pk).label("result")
 
 # The record's speakers have the labels of the reclustering, if there is one; the labels of the diarization differ.
@@ -90,7 +91,9 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
             for stage in _ADAPTERS
         ]
         rows = await connection.execute(
-            sa.select(stage_results.c.stage, _RESULT).where(stage_results.c.call_pk == lease.call_pk, sa.or_(*keys))
+            sa.select(stage_results.c.stage, _RESULT).where(
+                stage_results.c.call_pk == lease.call_pk, stage_results.c.result != _DROPPED, sa.or_(*keys)
+            )
         )
         stored = {row.stage: call_keys.of(connection).open(row.result) for row in rows}
     results: dict[Stage, Any] = {Stage.FETCH: legs, Stage.LEG: legs}
@@ -188,9 +191,10 @@ async def drop_voices(
 
 
 async def drop_voiceprints(connection: AsyncConnection, call_pk: int) -> None:
-    """Delete all voices of a call; they are computed again when they are needed."""
+    """Delete all voices of a call; they are computed again when they are needed. The time that they took stays."""
     of_call = stage_results.c.call_pk == call_pk
-    await connection.execute(sa.delete(stage_results).where(of_call, stage_results.c.stage == Stage.VOICEPRINT))
+    of_voiceprint = stage_results.c.stage == Stage.VOICEPRINT
+    await connection.execute(sa.update(stage_results).where(of_call, of_voiceprint).values(result=_DROPPED))
     with_voices = stage_results.c.stage.in_((Stage.DIARIZATION, Stage.RECLUSTERING))
     without = sa.func.jsonb_set(stage_results.c.result, sa.text("'{voiceprints}'"), sa.text("'{}'"))
     await connection.execute(sa.update(stage_results).where(of_call, with_voices).values(result=without))

@@ -134,7 +134,7 @@ def _requests(lines: list[dict[str, Any]]) -> Iterator[tuple[float, float]]:
 
 
 async def worked(client: Client) -> dict[str, float]:
-    """Replica seconds by engine, as they were recorded with the stages of calls."""
+    """Return replica seconds by engine, as they were recorded with the stages of calls."""
     totals: dict[str, float] = defaultdict(float)
     async with client.database.transaction(EVERY_WORKSPACE) as connection:
         query = "SELECT stage, sum(worked_seconds) FROM stage_results WHERE worked_seconds IS NOT NULL GROUP BY stage"

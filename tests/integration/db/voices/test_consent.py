@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE
-from db.queue import stage_results
+from db.queue import stage_results, stage_times
 from db.records.complete import complete
 from db.voices import consent, voiceprints
 from db.voices.voiceprints import NoConsent
@@ -39,7 +39,10 @@ async def keep(world: World, kept: KeptVoices) -> None:
 
 async def stored(world: World) -> dict[str, int]:
     counts = {table: (await world.rows(f"SELECT count(*) FROM {table}"))[0]["count"] for table in TABLES}
-    in_stages = "SELECT count(*) FROM stage_results WHERE stage = 'voiceprint' OR result #>> '{voiceprints}' <> '{}'"
+    in_stages = (
+        "SELECT count(*) FROM stage_results"
+        " WHERE stage = 'voiceprint' AND result <> '{}' OR result #>> '{voiceprints}' <> '{}'"
+    )
     counts["stage_results"] = (await world.rows(in_stages))[0]["count"]
     return {table: count for table, count in counts.items() if count}
 
@@ -96,13 +99,16 @@ async def test_a_consent_that_ends_while_the_job_runs_leaves_no_voice(world: Wor
         ana = await consenting(world, ends, expires_at=LATER)
         lease = await taken(world, user_id=ana.user_id)
         await stage_results.record(world.database, lease, Stage.FETCH, FETCHED)
-        await stage_results.record(world.database, lease, Stage.VOICEPRINT, voice(ANA, 1))
+        await stage_results.record(world.database, lease, Stage.VOICEPRINT, voice(ANA, 1), 1.5)
         if ends == "withdrawn":
             await consent.withdraw(world.database, ana, VOICES)
         else:
             await expire(world, ana)
         assert await complete(world.database, lease, TRANSCRIPT, (), voice(ANA, 1), [], VOICES) is None
         assert await stored(world) == {}, ends
+        (done,) = await stage_times.stages_done(world.database, lease, lease.call.call_id)
+        assert (done.stage, done.worked_seconds) == (Stage.VOICEPRINT, 1.5), "what the call cost"
+        assert Stage.VOICEPRINT not in await stage_results.load(world.database, lease)
         world.call_id = UUID(int=world.call_id.int + 1)
 
 
