@@ -95,10 +95,10 @@ class Incoming:
 
     def seal(self, key: bytes) -> None:
         """Replace the received bytes by their sealed form; see `pipeline.sealed_files`. Raises `StorageError`."""
-        sha256 = bytes.fromhex(self.finish())
-        plain, plain_path, size = self._file, self.path, self.size
+        plain, plain_path, size, sha256 = self._file, self.path, self.size, self._digest.digest()
         assert plain is not None
-        plain.seek(0)
+        with _writing():
+            plain.seek(0)  # only in memory, as a rule: it is removed before the system writes it to disk
         self._file, self._digest, self.size, self.version = None, hashlib.sha256(), 0, None
         self.path = plain_path.with_name(uuid4().hex)
         try:
