@@ -228,7 +228,7 @@ def main() -> None:
         print(f"  turns without labels: {results['labeled']['without labels']}")
     if args.sound:
         calls = planted_secrets.calls(args.seed, args.half, args.sound + 1)
-        spoken = (call for call in calls if call.kind in planted_sound.KINDS and call.way != "typed")
+        spoken = (call for call in calls if call.way != "typed")
         say = planted_sound.piper(args.piper) if args.piper else planted_sound.espeak
         results["sound"] = planted((call for call in spoken if call.language == "en" or not args.piper), say)
         show("Planted, on synthetic sound", results["sound"]["cells"])

@@ -32,18 +32,17 @@ from pipeline.language.spoken.numbers import digit_runs
 from pipeline.redaction.detect import find_entities
 from pipeline.redaction.mask import mask_words
 
-KINDS = frozenset(
-    [EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY, EntityKind.IBAN, EntityKind.NATIONAL_ID,
-     EntityKind.PHONE, EntityKind.BIRTH_DATE, EntityKind.EMAIL]
-)  # fmt: skip
-"""Kinds whose remains can be told from other words."""
+OF_DIGITS = (EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY, EntityKind.NATIONAL_ID, EntityKind.PHONE)
+OF_WORDS = (EntityKind.PASSWORD, EntityKind.SPELLED_NAME, EntityKind.ADDRESS)
 VOICES = {"en": "en-us", "es": "es", "fr": "fr-fr", "de": "de", "pt": "pt-br"}
 WORDS_PER_MINUTE = 135
 DIGIT_PAUSE = 0.08  # seconds between recorded digits
 GROUP = 4  # digits before a longer pause
 QUIET = 0.01  # of full scale, before and after a recorded digit
 MAX_TRIED = 400  # calls of which those that are digits alone are spliced
+ALIKE = 0.8  # of a secret's word and a recognized one, by difflib's ratio
 _EMAIL = re.compile(r"@|gmail|outlook|fastmail|posteo|\.(?:com|net|org)\b", re.IGNORECASE)
+_LETTERS = re.compile(r"\b\w(?:[ .,-]+\w\b)+")  # as they are spelled
 
 
 @cache
@@ -103,7 +102,7 @@ def spliced(sources: Sources) -> Say:
 def spliced_calls(seed: int, half: str, per_cell: int) -> Iterator[PlantedCall]:
     """Yield calls whose secret is said in single digits after a question, in the languages with recorded digits."""
     for language in (name for name in PROMPT_VOICES if name in VOICES):
-        for kind in sorted(KINDS - {EntityKind.IBAN, EntityKind.EMAIL, EntityKind.BIRTH_DATE}):
+        for kind in sorted(OF_DIGITS):
             cell = islice(planted_secrets.cell(seed, half, language, kind), MAX_TRIED)
             yield from islice((call for call in cell if _is_digits(call)), per_cell)
 
@@ -158,9 +157,12 @@ def heard(call: PlantedCall, policy: RedactionPolicy, recognized: Recognized, se
 
 
 def _is_recognized(call: PlantedCall, text: str) -> bool:
-    """Return whether half of the secret's digits are in the recognized text, in pairs or longer."""
+    """Return whether half of the secret is in the recognized text: digits in pairs or longer, otherwise words."""
     if call.kind is EntityKind.EMAIL:
         return bool(_EMAIL.search(text))
+    if call.kind in OF_WORDS:
+        words = secret_words(call)
+        return len(words_left(text, words)) >= max(1, len(words) // 2)
     spoken = "".join(_digits(turn, call.language) for turn in call.turns if turn.secret)
     digits = "".join(run.text for run in digit_runs(text, pack(call.language), min_digits=1))
     blocks = SequenceMatcher(None, spoken, digits, autojunk=False).get_matching_blocks()
@@ -170,4 +172,25 @@ def _is_recognized(call: PlantedCall, text: str) -> bool:
 def _is_left(text: str, call: PlantedCall) -> bool:
     if call.kind is EntityKind.EMAIL:
         return bool(_EMAIL.search(text))
+    if call.kind in OF_WORDS and words_left(text, secret_words(call)):
+        return True
     return any(len(run.text) >= 2 for run in digit_runs(text, pack(call.language), min_digits=2))
+
+
+def secret_words(call: PlantedCall) -> frozenset[str]:
+    """Return the words of a secret in lower case, without stopwords and numbers; the letters of a name as one word."""
+    language = pack(call.language)
+    words = [turn.words[at].lower().strip(".,?!") for turn in call.turns for at in sorted(turn.secret)]
+    if call.kind is EntityKind.SPELLED_NAME:
+        return frozenset(["".join(words).replace("-", "")])
+    known = language.words("text", "stopwords") | frozenset(language.numbers)
+    return frozenset(word for word in words if len(word) > 1 and word not in known and not word.isdigit())
+
+
+def words_left(text: str, words: frozenset[str]) -> frozenset[str]:
+    """Return those of a secret's words that are in a text, spelled or as a word that is `ALIKE`."""
+    spelled = [re.sub(r"\W", "", letters) for letters in _LETTERS.findall(text.lower())]
+    said = [*re.findall(r"\w+", text.lower()), *spelled]
+    return frozenset(
+        word for word in words if any(SequenceMatcher(None, word, other).ratio() >= ALIKE for other in said)
+    )

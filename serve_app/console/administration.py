@@ -9,17 +9,18 @@ from db.events import deliveries as event_views
 from db.events import endpoints, upkeep
 from db.events.endpoints import Endpoint
 from db.events.types import PARTS, type_names
-from db.records import erase, erasures
+from db.records import erase, erasures, retention
 from db.records.erase import CallHeld
 from db.records.erasures import ErasureKind, Target
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
 from db.voices.voiceprints import NoConsent, UnassignedVoiceprint
-from db.workspace import admin_log, directory, keys
+from db.workspace import admin_log, directory, keys, redaction_policies
 from db.workspace.admin_log import Actor
 from db.workspace.keys import KeyInfo
+from pipeline.domain.retention import RetentionKind
 from pipeline.errors import UnknownTeam
-from serve_app.console import sentences
+from serve_app.console import labels, sentences
 from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit, read_form
 
 PAGE = "/workspace"
@@ -172,6 +173,7 @@ async def workspace(visit: Visit) -> Response:
     hooks = [hook for hook in await endpoints.list_endpoints(database, home) if visit.sees(hook.team_id)]
     urls = {hook.endpoint_id: shown(hook.url) for hook in hooks}
     deliveries = await event_views.list_deliveries(database, home, limit=MAX_DELIVERIES) if hooks else []
+    policies = await redaction_policies.list_policies(database, home)
     return visit.page(
         "workspace.html",
         new_key=uuid4(),
@@ -186,4 +188,23 @@ async def workspace(visit: Visit) -> Response:
         deliveries=[delivery for delivery in deliveries if delivery.endpoint_id in urls],
         voices=await voiceprints.list_(database, home, MAX_VOICES) if visit.sees(None) else [],
         teams={row.team_id: row.name for row in await directory.list_teams(database, home)},
+        periods=await _periods(visit),
+        policies=[stored for stored in policies if _applies(visit, stored.team_id)],
     )
+
+
+async def _periods(visit: Visit) -> list[tuple[RetentionKind, UUID | None, int | None]]:
+    """Return kind, team and days of each period that applies to the viewer's calls; days None: without limit."""
+    stored = [
+        (period.kind, period.team_id, period.days)
+        for period in await retention.list_periods(visit.database, visit.home)
+    ]
+    of_workspace = {kind for kind, team_id, _ in stored if team_id is None}
+    unlimited = [(kind, None, None) for kind in RetentionKind if kind not in of_workspace]
+    order = list(labels.RETENTION_KINDS)
+    rows = [row for row in (*unlimited, *stored) if _applies(visit, row[1])]
+    return sorted(rows, key=lambda row: (order.index(row[0]), row[1] is not None))
+
+
+def _applies(visit: Visit, team_id: UUID | None) -> bool:
+    return team_id is None or visit.sees(team_id)

@@ -6,6 +6,8 @@ from datetime import date
 import phonenumbers
 
 from db.experiments.runs import Run
+from pipeline.domain.redaction import RedactionMode
+from pipeline.domain.retention import RetentionKind
 from pipeline.domain.speech import LabelKind
 from pipeline.domain.stage import Stage
 from pipeline.domain.vocabulary import ActionKind, CallOutcome, NoticeState
@@ -76,6 +78,20 @@ LAYOUTS: Mapping[str, str] = {
     "one_sided": "Audio on one channel only; speakers separated by voice",
     "stereo": "One channel per party",
     "two_files": "One file per party",
+}
+RETENTION_KINDS: Mapping[str, str] = {
+    RetentionKind.CALLS: "Whole calls",
+    RetentionKind.RECORDINGS: "Recordings",
+    RetentionKind.TRANSCRIPTS: "Transcripts and findings",
+    RetentionKind.VOICEPRINTS: "Voiceprints",
+    RetentionKind.SUBMISSIONS: "Submissions",
+    RetentionKind.EVENTS: "Events",
+    RetentionKind.ACCESS_LOG: "Access log",
+}
+REDACTION_MODES: Mapping[str, str] = {
+    RedactionMode.OFF: "Nothing is hidden",
+    RedactionMode.MASK: "Hidden; the original is sealed",
+    RedactionMode.REDACTED_ONLY: "Removed",
 }
 DIRECTION_SOURCES: Mapping[str, str] = {
     "sender": "from the phone system",

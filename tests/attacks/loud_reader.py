@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -72,6 +73,7 @@ class LoudReader:
 
 
 async def main(order: dict[str, Any]) -> None:
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # its own work is on another machine, in production
     loud = LoudReader(order["origin"], order["key"], order["calls"])
     attack: Callable[[], Awaitable[None]] = getattr(loud, order["attack"])
     await attack()

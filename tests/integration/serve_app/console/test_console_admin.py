@@ -5,8 +5,11 @@ import httpx
 import pytest
 
 from db.events import deliveries, endpoints
-from db.workspace import admin_log, keys
+from db.records import retention
+from db.workspace import admin_log, directory, keys, redaction_policies
 from db.workspace.admin_log import AdminChange
+from pipeline.domain.redaction import RedactionMode, RedactionPreset
+from pipeline.domain.retention import RetentionKind
 from tests.finished import finished
 from tests.postgres import World, new_world
 from tests.support.console_site import EVIL
@@ -184,3 +187,25 @@ async def test_the_queue_page_tells_downloads_from_queued_calls(
     assert downloading in (await site.get("/queue", headers={"Accept-Language": language})).text
     await world.execute("UPDATE jobs SET state = 'queued'")
     assert queued in (await site.get("/queue", headers={"Accept-Language": language})).text
+
+
+async def test_the_page_shows_what_is_deleted_and_hidden(site: httpx.AsyncClient, world: World) -> None:
+    await signed_in(site, world)
+    page = (await site.get("/workspace")).text
+    assert page.count("<td>never</td>") == len(RetentionKind) and "Nothing is hidden" in page
+    other = await directory.create_team(world.database, world.workspace_id, "Night shift")
+    for kind, days, team_id in (
+        (RetentionKind.RECORDINGS, 90, None),
+        (RetentionKind.RECORDINGS, 1, world.team_id),
+        (RetentionKind.TRANSCRIPTS, 30, other.team_id),
+    ):
+        await retention.set_period(world.database, world.workspace_id, kind, days, team_id)
+    policy = redaction_policies.named(RedactionMode.MASK, [RedactionPreset.PCI])
+    await redaction_policies.set_policy(world.database, world.workspace_id, policy, other.team_id)
+    page = (await site.get("/workspace")).text
+    assert page.count("<td>never</td>") == len(RetentionKind) - 1
+    assert all(text in page for text in ("<td>90 days</td>", "<td>1 day</td>", "<td>30 days</td>", "<td>pci</td>"))
+    await signed_in(site, world, team=world.team_id)
+    page = (await site.get("/workspace")).text
+    assert "<td>90 days</td>" in page and "<td>1 day</td>" in page
+    assert not any(text in page for text in ("<td>30 days</td>", "<td>pci</td>"))
