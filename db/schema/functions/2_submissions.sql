@@ -61,15 +61,33 @@ BEGIN
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     FOR item IN
-        SELECT n::integer AS n, content, (content -> 'call' ->> 'call_id')::uuid AS call_id
-        FROM jsonb_array_elements(p_items) WITH ORDINALITY AS items (content, n) ORDER BY call_id, n
+        -- The keys of all items together: a look-up for each took a tenth of the time.
+        SELECT sent.n, sent.content, sent.call_id, k.team_id AS key_team, t.id AS team_id, w.live_seconds,
+            coalesce(k.channels_swapped, t.channels_swapped, false) AS swapped
+        FROM (
+            SELECT n::integer, content, (content -> 'call' ->> 'call_id')::uuid AS call_id,
+                (content ->> 'key')::uuid AS key, (content -> 'call' ->> 'team_id')::uuid AS team
+            FROM jsonb_array_elements(p_items) WITH ORDINALITY AS items (content, n)
+        ) AS sent
+        LEFT JOIN api_keys k ON k.id = sent.key AND k.workspace_id = p_workspace
+            AND k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true)
+        LEFT JOIN workspaces w ON w.id = k.workspace_id
+        LEFT JOIN teams t ON t.workspace_id = k.workspace_id AND t.id = coalesce(k.team_id, sent.team)
+        ORDER BY sent.call_id, sent.n
     LOOP
         place := item.n;
+        job := NULL;
+        decision := NULL;
         IF busy IS NOT DISTINCT FROM item.call_id THEN  -- those after it must not overtake
             outcome := 'alone';
+        ELSIF item.live_seconds IS NULL THEN
+            outcome := 'key_revoked';
+        ELSIF item.team_id IS NULL THEN
+            outcome := 'unknown_team';
         ELSE
-            SELECT s.outcome, s.job, s.decision INTO outcome, job, decision
-                FROM submit_call(p_workspace, item.content, NOT together) AS s;
+            SELECT s.outcome, s.job, s.decision INTO outcome, job, decision FROM submit_call(
+                p_workspace, item.content, NOT together, item.key_team, item.team_id, item.live_seconds, item.swapped
+            ) AS s;
             busy := CASE WHEN outcome = 'alone' THEN item.call_id END;
         END IF;
         RETURN NEXT;
@@ -83,9 +101,10 @@ END $$;
 -- `token`, drawn before the first try: a statement that is sent again because its connection was lost is written once;
 -- `same`, `same2`: the forms in which the recordings may be stored, see `stored_as`; `request`: the id of the request;
 -- `trace`: its traceparent. Without `p_wait` a call that another transaction holds gives the outcome 'alone'.
+-- `p_key_team`: the team to which the key is limited; `p_team`: that of the call.
 --
--- outcome: 'accepted', 'key_revoked', 'unknown_team' or 'call_of_other_team'. Anything but 'accepted' has changed
--- nothing. `job` is the call's current process job, for submissions that carry a recording.
+-- outcome: 'accepted' or 'call_of_other_team', and of `submit_calls` 'key_revoked' or 'unknown_team'. Anything but
+-- 'accepted' has changed nothing. `job` is the call's current process job, for submissions that carry a recording.
 --
 -- decision, of what was accepted: 'new' (the call), 'recording' (its first), 'superseded' (another recording), 'retried'
 -- (a failed one again), 'merged' (changed data), 'duplicate' or 'erased': the call was erased, and nothing is stored but a
@@ -94,11 +113,11 @@ END $$;
 -- Locks: first the row of the call, then its jobs: every writer keeps this order. NO KEY UPDATE, because foreign keys
 -- of the tables around take KEY SHARE on the same rows.
 CREATE OR REPLACE FUNCTION submit_call(
-    p_workspace uuid, p_item jsonb, p_wait boolean, OUT outcome text, OUT job uuid, OUT decision text
+    p_workspace uuid, p_item jsonb, p_wait boolean, p_key_team uuid, p_team uuid, p_live_seconds integer,
+    p_swapped boolean, OUT outcome text, OUT job uuid, OUT decision text
 ) LANGUAGE plpgsql AS $$
 DECLARE
     sent CONSTANT calls := jsonb_populate_record(NULL::calls, p_item -> 'call');
-    k record;  -- the key, with what of its workspace and of the team is needed
     old calls;
     new calls;
     unsigned calls;
@@ -106,18 +125,6 @@ DECLARE
     same_recording boolean;
     changed boolean;
 BEGIN
-    SELECT a.team_id, t.id AS team, w.live_seconds, coalesce(a.channels_swapped, t.channels_swapped, false) AS swapped
-        INTO k FROM api_keys a JOIN workspaces w ON w.id = a.workspace_id
-        LEFT JOIN teams t ON t.workspace_id = a.workspace_id AND t.id = coalesce(a.team_id, sent.team_id)
-        WHERE a.id = (p_item ->> 'key')::uuid AND a.workspace_id = p_workspace
-            AND a.revoked_at IS NULL AND coalesce(a.expires_at > now(), true);
-    IF NOT FOUND THEN
-        outcome := 'key_revoked';
-        RETURN;
-    ELSIF k.team IS NULL THEN
-        outcome := 'unknown_team';
-        RETURN;
-    END IF;
     outcome := 'accepted';
 
     -- Insert the call, or find and lock it; of several first submissions at once, one inserts and the others wait.
@@ -128,10 +135,10 @@ BEGIN
             duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id,
             channels_swapped
         ) VALUES (
-            p_workspace, sent.call_id, k.team, sent.user_id, sent.from_number, sent.to_number, sent.from_e164,
+            p_workspace, sent.call_id, p_team, sent.user_id, sent.from_number, sent.to_number, sent.from_e164,
             sent.to_e164, sent.start_time, sent.outgoing, sent.duration, sent.recording_url, sent.recording_url2,
             sent.recording_identity, sent.recording_identity2,
-            CASE WHEN job IS NULL THEN 'received' ELSE 'transcribing' END, job, k.swapped
+            CASE WHEN job IS NULL THEN 'received' ELSE 'transcribing' END, job, p_swapped
         ) ON CONFLICT (workspace_id, call_id) DO NOTHING RETURNING id INTO old.id;
         IF FOUND THEN
             -- After the insert: if it waited for the erasure of the call, only a later statement sees that.
@@ -140,14 +147,14 @@ BEGIN
                 RETURNING e.team_id INTO erased_team;
             IF FOUND THEN
                 DELETE FROM calls WHERE id = old.id;
-                outcome := CASE WHEN k.team_id <> erased_team THEN 'call_of_other_team' ELSE 'accepted' END;
+                outcome := CASE WHEN p_key_team <> erased_team THEN 'call_of_other_team' ELSE 'accepted' END;
                 decision := 'erased';
                 RETURN;
             END IF;
             IF job IS NOT NULL THEN  -- with what place_job would look up
                 INSERT INTO jobs (id, call_pk, kind, team_id, audio_seconds, live, hosts) VALUES (
-                    job, old.id, 'process', k.team, declared_seconds(sent.duration),
-                    is_live(sent.start_time, sent.duration, k.live_seconds),
+                    job, old.id, 'process', p_team, declared_seconds(sent.duration),
+                    is_live(sent.start_time, sent.duration, p_live_seconds),
                     recording_hosts(sent.recording_identity, sent.recording_identity2)
                 );
             END IF;
@@ -168,7 +175,7 @@ BEGIN
     END LOOP;
 
     IF decision IS NULL THEN
-        IF k.team_id IS NOT NULL AND old.team_id <> k.team_id THEN
+        IF p_key_team IS NOT NULL AND old.team_id <> p_key_team THEN
             outcome := 'call_of_other_team';
             RETURN;
         END IF;
@@ -181,7 +188,7 @@ BEGIN
         END IF;
 
         new := jsonb_populate_record(old, p_item -> 'call');
-        new.team_id := k.team;
+        new.team_id := p_team;
         -- The same recording, stored in another form: by an earlier key, or before there was one.
         IF stored_as(old.recording_identity, p_item -> 'same') THEN
             old.recording_identity := new.recording_identity;
@@ -220,7 +227,7 @@ BEGIN
             new.analyzed_at := NULL;
             new.warnings := '{}';
             new.analysis_warnings := '{}';
-            new.channels_swapped := k.swapped;
+            new.channels_swapped := p_swapped;
         ELSIF old.state = 'completed' AND changed AND old.content_expired IS DISTINCT FROM old.job_id THEN
             -- A live analysis will notice the change when it ends, so one is enough.
             INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'analyze')
