@@ -15,7 +15,7 @@ from db.records.erasures import ErasureKind, Target
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
 from db.voices.voiceprints import NoConsent, UnassignedVoiceprint
-from db.workspace import admin_log, directory, keys, redaction_policies
+from db.workspace import access_log, admin_log, directory, keys, redaction_policies
 from db.workspace.admin_log import Actor
 from db.workspace.keys import KeyInfo
 from pipeline.domain.retention import RetentionKind
@@ -200,9 +200,13 @@ async def _periods(visit: Visit) -> list[tuple[RetentionKind, UUID | None, int |
         for period in await retention.list_periods(visit.database, visit.home)
     ]
     of_workspace = {kind for kind, team_id, _ in stored if team_id is None}
-    unlimited = [(kind, None, None) for kind in RetentionKind if kind not in of_workspace]
+    otherwise = {
+        RetentionKind.EVENTS: round(visit.site.settings.webhooks.retention_days),
+        RetentionKind.ACCESS_LOG: access_log.RETENTION.days,
+    }
+    unset = [(kind, None, otherwise.get(kind)) for kind in RetentionKind if kind not in of_workspace]
     order = list(labels.RETENTION_KINDS)
-    rows = [row for row in (*unlimited, *stored) if _applies(visit, row[1])]
+    rows = [row for row in (*unset, *stored) if _applies(visit, row[1])]
     return sorted(rows, key=lambda row: (order.index(row[0]), row[1] is not None))
 
 

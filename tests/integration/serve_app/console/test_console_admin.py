@@ -192,20 +192,21 @@ async def test_the_queue_page_tells_downloads_from_queued_calls(
 async def test_the_page_shows_what_is_deleted_and_hidden(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world)
     page = (await site.get("/workspace")).text
-    assert page.count("<td>never</td>") == len(RetentionKind) and "Nothing is hidden" in page
+    assert page.count("<td>never</td>") == len(RetentionKind) - len(("events", "access log"))
+    assert "<td>30 days</td>" in page and "<td>365 days</td>" in page and "Nothing is hidden" in page
     other = await directory.create_team(world.database, world.workspace_id, "Night shift")
     for kind, days, team_id in (
         (RetentionKind.RECORDINGS, 90, None),
         (RetentionKind.RECORDINGS, 1, world.team_id),
-        (RetentionKind.TRANSCRIPTS, 30, other.team_id),
+        (RetentionKind.TRANSCRIPTS, 60, other.team_id),
     ):
         await retention.set_period(world.database, world.workspace_id, kind, days, team_id)
     policy = redaction_policies.named(RedactionMode.MASK, [RedactionPreset.PCI])
     await redaction_policies.set_policy(world.database, world.workspace_id, policy, other.team_id)
     page = (await site.get("/workspace")).text
-    assert page.count("<td>never</td>") == len(RetentionKind) - 1
-    assert all(text in page for text in ("<td>90 days</td>", "<td>1 day</td>", "<td>30 days</td>", "<td>pci</td>"))
+    assert page.count("<td>never</td>") == len(RetentionKind) - 3
+    assert all(text in page for text in ("<td>90 days</td>", "<td>1 day</td>", "<td>60 days</td>", "<td>pci</td>"))
     await signed_in(site, world, team=world.team_id)
     page = (await site.get("/workspace")).text
     assert "<td>90 days</td>" in page and "<td>1 day</td>" in page
-    assert not any(text in page for text in ("<td>30 days</td>", "<td>pci</td>"))
+    assert not any(text in page for text in ("<td>60 days</td>", "<td>pci</td>"))
