@@ -49,7 +49,7 @@ GOALS = {"seal": 0.97, "redact": 0.95}  # throughput with over without
 CARD = "card number four one two three five six seven eight nine zero one two three four five six"
 BATCH = 8  # windows in one forward pass, for every engine
 WHISPERX = ("whisperx==3.8.*", "torch==2.8.*", "torchaudio==2.8.*")
-SERVICE_PARTS = {  # by what the title of a process holds, first come first served
+SERVICE_PARTS = {  # by what the title of a process contains; the first match counts
     "recognition (Transcriber)": (":Transcriber",),
     "diarization, voices (Diarizer)": (":Diarizer",),
     "fetch, bookkeeping (Conductor)": (":Conductor",),
@@ -68,13 +68,13 @@ def service_settings(model: Path, threads: int) -> dict[str, str]:
         "SWITCHBOARD_ASR__BATCH_SIZE": str(BATCH),
         "SWITCHBOARD_ASR__CPU_THREADS": str(threads),
         "SWITCHBOARD_PROCESSING__CONCURRENCY": "8",
-        "SWITCHBOARD_SAFETY__SECOND_PASS": "false",  # a scripted model: all it says is suspect
+        "SWITCHBOARD_SAFETY__SECOND_PASS": "false",  # a scripted model: all its words look invented
     }
 
 
 @dataclass(frozen=True)
 class Used:
-    """What some work took: seconds that went by, and seconds of processors."""
+    """Elapsed seconds and processor seconds of some work."""
 
     seconds: float
     processor: float
@@ -84,7 +84,7 @@ class Used:
 
 
 class Stopwatch:
-    """Runs from when it is made; processor seconds are this process's."""
+    """Measures from its creation; processor seconds are those of this process."""
 
     def __init__(self) -> None:
         self._seconds, self._processor = time.perf_counter(), time.process_time()
@@ -268,8 +268,8 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         print("warm", flush=True)
         rows = []
         for repetition in range(options.repetitions):
-            rows.append(one(whole, bare, whisperx, work))
-            print(f"repetition {repetition + 1}: " + _told(rows[-1]), flush=True)
+            rows.append(measure_once(whole, bare, whisperx, work))
+            print(f"repetition {repetition + 1}: " + _as_text(rows[-1]), flush=True)
         return rows
     finally:
         whole.stop()
@@ -311,7 +311,7 @@ def _pair(sides: Sequence[Callable[[Sequence[Path]], Ran]], work: "SharedWork", 
         "ratio": round(used[0].seconds / used[1].seconds, 3),
         "processor_ratio": round(used[0].processor / used[1].processor, 3),
     }
-    print(f"pair {number + 1}: {_told(row)}, load {os.getloadavg()[0]:.1f}", flush=True)
+    print(f"pair {number + 1}: {_as_text(row)}, load {os.getloadavg()[0]:.1f}", flush=True)
     return row
 
 
@@ -327,8 +327,8 @@ class SharedWork:
         self.mixed = [call.mixed for call in calls]
 
 
-def one(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: SharedWork) -> dict[str, Any]:
-    """Everything once."""
+def measure_once(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: SharedWork) -> dict[str, Any]:
+    """Measure the service and the references once; return the figures."""
     ran = whole.run(work.recordings)
     seconds, parts = ran.seconds, ran.processor
     service = Used(seconds, sum(parts.values()))
@@ -348,7 +348,7 @@ def one(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: Shared
 
 
 def _bare(bare: Bare, work: SharedWork, service: Used) -> dict[str, Any]:
-    """faster-whisper's pipeline and then pyannote's."""
+    """Measure faster-whisper's pipeline and then pyannote's."""
     recognition, words = bare.recognize(work.files)
     print(f"  faster-whisper: {recognition.seconds:.0f} s, {recognition.processor:.0f} of processors", flush=True)
     diarization = bare.diarize(work.to_diarize) if work.to_diarize else Used(0.0, 0.0)
@@ -361,7 +361,7 @@ def _bare(bare: Bare, work: SharedWork, service: Used) -> dict[str, Any]:
 
 
 def _figures(name: str, used: Used, service: Used) -> dict[str, float]:
-    """Ratios are of the reference over the service: above 1 the service is the faster one."""
+    """Return seconds and ratios of the reference over the service: above 1 the service is faster."""
     return {
         f"{name}_s": round(used.seconds, 1),
         f"{name}_processor_s": round(used.processor, 1),
@@ -370,7 +370,7 @@ def _figures(name: str, used: Used, service: Used) -> dict[str, float]:
     }
 
 
-def _told(row: dict[str, Any]) -> str:
+def _as_text(row: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if not isinstance(value, dict))
 
 
@@ -386,13 +386,13 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--whisperx", type=Path, help="folder of an environment with WhisperX; made if not there")
     parser.add_argument("--only-whisperx", action="store_true", help="leave the other references out")
-    itself = parser.add_mutually_exclusive_group()
-    itself.add_argument("--seal", action="store_true", help="compare the service with and without sealed calls")
-    itself.add_argument("--redact", action="store_true", help="compare the service with and without redaction")
+    compared = parser.add_mutually_exclusive_group()
+    compared.add_argument("--seal", action="store_true", help="compare the service with and without sealed calls")
+    compared.add_argument("--redact", action="store_true", help="compare the service with and without redaction")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     if options.only_whisperx and not options.whisperx:
-        parser.error("--only-whisperx wants --whisperx FOLDER")
+        parser.error("--only-whisperx needs --whisperx FOLDER")
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
     lengths = ", ".join(f"{m:g}" for m in options.minutes)
     print(
@@ -431,7 +431,7 @@ def mean_ratio(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
-    """Medians over the repetitions."""
+    """Print the medians over the repetitions."""
 
     def figure(name: str) -> float:
         return float(statistics.median(row[name] for row in rows))
