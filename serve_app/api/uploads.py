@@ -1,20 +1,17 @@
 """Recordings that senders upload: in one request, or in parts of an upload that resumes after a lost connection."""
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import hmac
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from db.core.database import Database
@@ -24,12 +21,9 @@ from db.intake.submit import UNSEALED, Accepted
 from db.intake.uploads import UploadTarget, find_target
 from db.queue.backlog import full_workspaces
 from db.secrets.recording_urls import UrlSealer
-from pipeline.domain import sniff
 from pipeline.domain.call import CallState, Submission
-from pipeline.errors import CallError, RecordingTooSlow, StorageError
-from pipeline.fetch.body import SpeedCheck
+from pipeline.errors import CallError, StorageError
 from pipeline.fetch.options import FetchOptions
-from pipeline.fetch.storage import Incoming
 from pipeline.fetch.uploads import MAX_OPEN, MAX_PARTS, Part, Upload, Uploads, end_of, new_upload
 from serve_app.api.access import ApiRequest, Handler, Route, answer_with
 from serve_app.api.errors import (
@@ -37,21 +31,18 @@ from serve_app.api.errors import (
     DigestMismatch,
     NoSuchCall,
     NoSuchUpload,
-    NotRecording,
     OffsetMismatch,
     TooManyUploads,
 )
 from serve_app.api.queries import NoQuery
+from serve_app.api.upload_bodies import UploadBody, check_size, number
 from serve_app.http.auth import SUBMIT
 from serve_app.http.options import LimitOptions, Work
-from serve_app.http.problems import BacklogFull, BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, from_call_error
+from serve_app.http.problems import BacklogFull, BodyTooSlow, Refusal, from_call_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
-WRITE_BYTES = 1 << 20  # buffered in memory before a thread writes them
 BACKLOG_SECONDS = 5.0  # for which a count of the backlog applies
-_SHA256 = re.compile(r"(?:^|,)\s*sha-256=:([A-Za-z0-9+/]{43}=):")
-_NUMBER = re.compile(r"[0-9]{1,15}")
 RECORDING = "/calls/{call_id:uuid}/recording"
 UPLOAD = RECORDING + "/{upload_id}"
 
@@ -130,14 +121,14 @@ async def upload_recording(writing: ApiRequest[NoQuery]) -> Response:
     await receiver.check_backlog(writing.home)
     if await _stored(writing, receiver.uploads.of_call, writing.call_id) >= MAX_OPEN:
         raise TooManyUploads(f"The call has {MAX_OPEN} uploads, the most that it may have. Resume or delete one.")
-    digests = _digests(writing.request)
+    body, uploads = UploadBody(writing.request, receiver.options.fetch), receiver.uploads
     if "upload-length" in writing.request.headers:
-        return await _create(writing, receiver, digests.get("repr-digest"))
-    limits, uploads = receiver.options.fetch, receiver.uploads
+        body.require_raw()
+        return await _create(writing, receiver, body.digests.get("repr-digest"))
     with uploads.store.receive() as incoming:
         with _receiving(writing):
-            await _receive(writing.request, incoming, limits, limits.max_bytes)
-        sha256 = await _stored(writing, _checked, incoming, digests.values())
+            await body.receive(incoming, receiver.options.fetch.max_bytes)
+        sha256 = await _stored(writing, body.check, incoming)
         upload = new_upload(writing.call_id, writing.home, incoming.size, sha256)
         await _stored(writing, uploads.create, upload)
         await _stored(writing, uploads.add, upload, 0, incoming, target.key)
@@ -155,15 +146,17 @@ async def continue_upload(writing: ApiRequest[NoQuery]) -> Response:
     """Receive the bytes of an upload from `Upload-Offset` on; with the last one, submit the recording."""
     receiver, target = await _target(writing)
     upload = await _find(writing, receiver)
-    digests, offset = _digests(writing.request), _number(writing.request, "upload-offset")
+    body = UploadBody(writing.request, receiver.options.fetch)
+    body.require_raw()
+    offset = number(writing.request.headers, "upload-offset")
     parts = await _stored(writing, receiver.uploads.parts, upload)
     if offset != end_of(parts):
         raise OffsetMismatch(end_of(parts))
     if len(parts) >= MAX_PARTS:
         raise TooManyUploads(f"The upload has {MAX_PARTS} parts, the most that one may have. Send larger parts.")
     if offset < upload.length:
-        await _receive_part(writing, receiver, target, upload, offset, digests.get("content-digest"))
-    return await _go_on(writing, receiver, target, upload, digests.get("repr-digest") or upload.sha256)
+        await _receive_part(writing, receiver, target, upload, offset, body)
+    return await _go_on(writing, receiver, target, upload, body.digests.get("repr-digest") or upload.sha256)
 
 
 async def _receive_part(
@@ -172,14 +165,14 @@ async def _receive_part(
     target: UploadTarget,
     upload: Upload,
     offset: int,
-    declared: str | None,
+    body: UploadBody,
 ) -> None:
     """Store the body as a part; of one that is cut off, what has arrived."""
     uploads = receiver.uploads
     with uploads.store.receive() as incoming, _receiving(writing):
         try:
-            await _receive(writing.request, incoming, receiver.options.fetch, upload.length - offset, offset)
-            await _stored(writing, _checked, incoming, [declared] if declared else [])
+            await body.receive(incoming, upload.length - offset, offset)
+            await _stored(writing, body.check, incoming, ("content-digest",))
         except (ClientDisconnect, BodyTooSlow, asyncio.CancelledError):
             if incoming.size:
                 uploads.add(upload, offset, incoming, target.key)  # not awaited: the request may be canceled again
@@ -229,10 +222,10 @@ async def _submit(
 
 
 async def _create(writing: ApiRequest[NoQuery], receiver: Receiver, sha256: str | None) -> Response:
-    length = _number(writing.request, "upload-length")
+    length = number(writing.request.headers, "upload-length")
     if length == 0:
         raise Refusal("Upload-Length is 0. A recording has at least one byte.")
-    _check_size(length, receiver.options.fetch.max_bytes)
+    check_size(length, receiver.options.fetch.max_bytes)
     upload = new_upload(writing.call_id, writing.home, length, sha256)
     await _stored(writing, receiver.uploads.create, upload)
     answer = _progress(upload, 0, 201)
@@ -285,112 +278,6 @@ def _sha256_of(uploads: Uploads, parts: list[Part], key: bytes | None) -> str:
     for piece in uploads.read(parts, key):
         digest.update(piece)
     return digest.hexdigest()
-
-
-def _checked(incoming: Incoming, declared: Iterable[str]) -> str:
-    """Return the SHA-256 of what was received. Raises `DigestMismatch`."""
-    sha256 = incoming.finish()
-    if not all(hmac.compare_digest(digest, sha256) for digest in declared):
-        raise DigestMismatch
-    return sha256
-
-
-def _digests(request: Request) -> dict[str, str]:
-    """Return the SHA-256 of the body and of the whole recording, hexadecimal, as declared (RFC 9530)."""
-    digests = {}
-    for name in ("content-digest", "repr-digest"):
-        if value := ", ".join(request.headers.getlist(name)):
-            match = _SHA256.search(value)
-            try:
-                digests[name] = base64.b64decode(match[1], validate=True).hex() if match else ""
-            except binascii.Error:
-                digests[name] = ""
-            if not digests[name]:
-                raise Refusal(f"{name.title()} must have a SHA-256 digest: sha-256=:BASE64:.")
-    return digests
-
-
-def _number(request: Request, name: str) -> int:
-    value = request.headers.get(name, "")
-    if not _NUMBER.fullmatch(value):
-        raise Refusal(f"{name.title()} must be a number of bytes.")
-    return int(value)
-
-
-def _check_size(size: int, limit: int) -> None:
-    if size > limit:
-        raise BodyTooLarge(f"The recording is larger than the limit of {limit} bytes.")
-
-
-async def _receive(request: Request, incoming: Incoming, options: FetchOptions, limit: int, offset: int = 0) -> None:
-    """Receive a body of at most `limit` bytes into a file, with the limits and checks of a fetched recording.
-
-    What has arrived is in the file even if the rest does not.
-    """
-    headers = request.headers
-    if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise MediaTypeRefused("The body is compressed. Send the recording as it is, without Content-Encoding.")
-    media_type = headers.get("content-type", "")
-    if media_type.lower().startswith("multipart/"):
-        raise MediaTypeRefused("The body is a form. Send the file itself as the body.")
-    if _NUMBER.fullmatch(declared := headers.get("content-length", "")):
-        _check_size(int(declared), limit)
-    pending, is_checked = bytearray(), offset > 0
-    try:
-        async for data in _body(request, options):
-            pending += data
-            _check_size(incoming.size + len(pending), limit)
-            if not is_checked and len(pending) >= sniff.HEAD_BYTES:
-                is_checked = _is_audio(pending, media_type)
-            if len(pending) >= WRITE_BYTES:
-                piece = bytes(pending)
-                pending.clear()
-                await _write(incoming, piece)
-    except (ClientDisconnect, BodyTooSlow, asyncio.CancelledError):
-        if is_checked and pending:
-            incoming.write(bytes(pending))
-        raise
-    if not incoming.size and not pending:
-        raise Refusal("The body has no bytes. Send the recording as the body.")
-    if is_checked or _is_audio(pending, media_type):
-        await _write(incoming, bytes(pending))
-
-
-async def _write(incoming: Incoming, data: bytes) -> None:
-    """Write in a thread; if the request is canceled, after the write: what has arrived is kept."""
-    writing = asyncio.ensure_future(asyncio.to_thread(incoming.write, data))
-    try:
-        await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await writing
-        raise
-
-
-def _is_audio(head: bytearray, media_type: str) -> bool:
-    """Return True. Raises `NotRecording` for what is certainly no audio."""
-    if kind := sniff.detect_type(bytes(head[: sniff.HEAD_BYTES]), media_type):
-        raise NotRecording(f"The body is {kind} instead of a recording.")
-    return True
-
-
-async def _body(request: Request, options: FetchOptions) -> AsyncIterator[bytes]:
-    """Yield the body. Raises `BodyTooSlow` by the deadlines and the minimum rate of fetched recordings."""
-    speed = SpeedCheck(options.MIN_BYTES_PER_SECOND, options.slow_seconds)
-    ends, stream = time.monotonic() + options.max_seconds, aiter(request.stream())
-    while True:
-        silence = min(options.READ_SECONDS, options.slow_seconds, max(0.0, ends - time.monotonic()))
-        try:
-            async with asyncio.timeout(silence):
-                data = await anext(stream, None)
-            if data is None:
-                return
-            speed.count(len(data))
-        except TimeoutError:
-            raise BodyTooSlow from None
-        except RecordingTooSlow as error:
-            raise BodyTooSlow from error
-        if data:
-            yield data
 
 
 def _route(path: str, handler: Handler, summary: str, method: str, answer: Any = None) -> Route:

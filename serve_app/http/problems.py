@@ -108,7 +108,7 @@ class BodyTooLarge(Refusal):
 class MediaTypeRefused(Refusal):
     """Content-Type must be application/json or application/*+json, without a content coding."""
 
-    status, kind, title = 415, "media-type-refused", "The body must be JSON"
+    status, kind, title = 415, "media-type-refused", "The media type is not accepted"
 
 
 class TooManyRequests(Refusal):

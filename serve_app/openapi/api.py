@@ -13,6 +13,7 @@ from serve_app.api import errors as api_errors
 from serve_app.api import uploads
 from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.queries import QueryParameters
+from serve_app.api.upload_form import FIELDS
 from serve_app.http.camel_json import camel, camelize_schema
 from serve_app.http.options import Work
 from serve_app.http.problems import problem_type
@@ -47,7 +48,7 @@ UPLOAD_HEADERS: dict[str, dict[str, str]] = {
     "uploadRecording": {
         "Upload-Length": "Bytes of the recording: creates an upload, whose parts are sent with PATCH. Unset: the body "
         "is the recording.",
-        "Content-Digest": _DIGEST.format("the body"),
+        "Content-Digest": _DIGEST.format("the body, or of the file of a form, whose part may have this header instead"),
         "Repr-Digest": _DIGEST.format("the whole recording"),
     },
     "continueUpload": {
@@ -79,9 +80,38 @@ _TAGS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 _UPLOAD_ANSWERS = (uploads.RecordingUpload, uploads.UploadedRecording)
-_FILE = {
-    "description": "The bytes of the recording, or of its next part. Types of audio are accepted, too.",
-    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+_BINARY = {"type": "string", "format": "binary"}
+_BYTES = {"application/octet-stream": {"schema": _BINARY}}
+_FORM = {
+    "schema": {
+        "type": "object",
+        "properties": {
+            "file": {**_BINARY, "description": "The file of the recording."},
+            "recording": {**_BINARY, "description": "The same: another name of `file`."},
+        },
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    },
+    "encoding": {
+        name: {
+            "contentType": "audio/*, application/octet-stream",
+            "headers": {"Content-Digest": {**header("As that of the request, of the file."), "required": False}},
+        }
+        for name in FIELDS
+    },
+    "examples": {"form": {"summary": "curl -F file=@call.wav", "value": {"file": "the bytes of call.wav"}}},
+}
+_UPLOADS = {
+    "uploadRecording": {
+        "description": "The bytes of the recording, with the type of any audio; or a form with its file; or, with "
+        "Upload-Length, nothing.",
+        "content": {**_BYTES, "multipart/form-data": _FORM},
+    },
+    "continueUpload": {
+        "description": "The bytes of the next part. Types of audio are accepted, too.",
+        "content": _BYTES,
+    },
 }
 
 
@@ -177,7 +207,7 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
         "summary": route.summary,
         "description": _needs(route),
         "parameters": [*_path_parameters(route), *_headers(route), *_parameters(route.query, schemas)],
-        **({"requestBody": _FILE} if route.name in UPLOAD_HEADERS else {}),
+        **({"requestBody": _UPLOADS[route.name]} if route.name in _UPLOADS else {}),
         **({} if route.body is None else {"requestBody": _body(route, schemas)}),
         "responses": responses | refusals(route, refused),
     }

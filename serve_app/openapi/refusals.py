@@ -47,6 +47,10 @@ _ONLY_OF: dict[type[Refusal], tuple[str, ...]] = {
     problems.BacklogFull: ("uploadRecording",),
     problems.WrongTeam: UPLOADS,
 }
+_OF_UPLOADS: dict[str, set[type[Refusal]]] = {
+    name: {problems.BodyTooSlow, problems.BodyTooLarge, problems.MediaTypeRefused} for name in UPLOADS
+}
+_OF_UPLOADS["uploadRecording"].add(api_errors.AdminBodyRefused)  # a faulty form
 _NOT_OF_ASK = set(api_errors.REFUSALS) - {
     *(api_errors.LanguageModelOff, api_errors.ModelBudgetSpent, api_errors.LanguageModelFailed),
     *(api_errors.InvalidQuery, api_errors.AdminBodyRefused, api_errors.NoSuchCall),
@@ -148,8 +152,7 @@ def _left_out(route: Route) -> set[type[Refusal]]:
         left_out.add(api_errors.Expired)
     if route.body is None:
         left_out |= _BODY_ERRORS
-    if route.name in UPLOADS:
-        left_out -= {problems.BodyTooSlow, problems.BodyTooLarge, problems.MediaTypeRefused}
+    left_out -= _OF_UPLOADS.get(route.name, set())
     if route.method == "GET":
         left_out.add(api_errors.TooManyEdits)
     return left_out

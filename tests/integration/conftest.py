@@ -24,6 +24,7 @@ from tests.postgres import World
 from tests.reading_api import api, base  # noqa: F401 (fixtures)
 from tests.support.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers
 from tests.support.console_site import browser
+from tests.support.upload_desk import desk  # noqa: F401 (fixture)
 from tests.synthetic_calls import FOLDER
 from tests.tuned import tuned
 

@@ -8,16 +8,11 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from db.core.database import Database
 from db.records import erase
@@ -29,93 +24,13 @@ from pipeline.errors import RecordingGone, StorageError
 from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.storage import INCOMING, Incoming
 from pipeline.fetch.uploads import MAX_OPEN, RESUME_SECONDS, SETTLE_SECONDS, take
-from pipeline.sealed_files import open_stored
 from pipeline.speakers.profile import Voices
 from serve_app.api.uploads import ReceiveOptions
-from serve_app.backup.ledger_copies import LedgerCopies
-from serve_app.conductor.erasure import ErasureLoop
-from serve_app.conductor.options import ErasureOptions
 from switchboard import Client
 from tests import whole_service
 from tests.cutting_proxy import cutting
-from tests.postgres import World
-from tests.reading_api import served, store
-from tests.tuned import tuned
-
-LIMIT = 2_000_000
-
-
-def digest(content: bytes) -> str:
-    return f"sha-256=:{base64.b64encode(hashlib.sha256(content).digest()).decode()}:"
-
-
-@dataclass
-class Desk:
-    """A served API with a storage, a recording, and a key that may only submit."""
-
-    base: str
-    world: World
-    key: str
-    folder: Path
-    file: Path
-    http: httpx.AsyncClient = field(repr=False)
-
-    @property
-    def storage(self) -> str:
-        return self.folder.as_uri()
-
-    @property
-    def path(self) -> str:
-        return f"{self.base}/calls/{self.world.call_id}/recording"
-
-    @property
-    def content(self) -> bytes:
-        return self.file.read_bytes()
-
-    async def send(self, method: str, path: str, content: Any = None, **headers: str) -> httpx.Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        named.setdefault("Authorization", f"Bearer {self.key}")
-        return await self.http.request(method, path, content=content, headers=named)
-
-    async def create(self, content: bytes, **headers: str) -> str:
-        answer = await self.send("POST", self.path, Upload_Length=str(len(content)), **headers)
-        assert answer.status_code == 201, answer.text
-        return f"{self.path}/{answer.json()['uploadId']}"
-
-    @asynccontextmanager
-    async def sending(self, path: str, length: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """Yield a connection with the head of a PATCH from the start; it is closed at the end of the block."""
-        host, _, port = path.split("/")[2].partition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        head = f"PATCH /{path.split('/', 3)[3]} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n"
-        writer.write(f"{head}Upload-Offset: 0\r\nContent-Length: {length}\r\n\r\n".encode())
-        yield reader, writer
-        writer.close()
-
-    def files(self) -> list[Path]:
-        return [path for path in self.folder.rglob("*") if path.is_file() and path.suffix != ".owner"]
-
-    async def stored(self, key: bytes | None = None) -> bytes:
-        """Return what the job of the call gets."""
-        url = (await self.world.row())["recording_url"]
-        recording = await take(url, self.world.call_id, 0, self.storage, 1 << 30, key)
-        with open_stored(recording.uri, key) as file:
-            return file.read()
-
-    async def sweep(self) -> None:
-        copies = LedgerCopies(self.storage, ())
-        await ErasureLoop(self.world.database, ErasureOptions(), copies, None, Voices()).remove_uploads()
-
-
-@pytest_asyncio.fixture
-async def desk(world: World, postgres_url: str, tmp_path: Path) -> AsyncIterator[Desk]:
-    folder = tmp_path / "recordings"
-    receive = ReceiveOptions(folder.as_uri(), tuned(FetchOptions, max_bytes=LIMIT, slow_seconds=0.5))
-    _, key = await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], "pbx")
-    await world.submit()
-    with served(postgres_url, receive=receive) as base:
-        async with httpx.AsyncClient(timeout=20) as http:
-            yield Desk(base, world, key, folder, store(tmp_path), http)
+from tests.reading_api import served
+from tests.support.upload_desk import LIMIT, Desk, digest
 
 
 async def test_a_recording_is_sent_in_one_request(desk: Desk) -> None:
@@ -180,7 +95,6 @@ async def test_what_is_not_as_declared_is_refused_and_leaves_nothing(desk: Desk)
         (400, "refused", desk.send("POST", desk.path, Upload_Length="-1")),
         (415, "not-a-recording", desk.send("POST", desk.path, b"<!doctype html><html></html>" * 300)),
         (415, "not-a-recording", desk.send("PATCH", path, b"<html></html>", Upload_Offset="0")),
-        (415, "media-type-refused", desk.send("POST", desk.path, content, Content_Type="multipart/form-data")),
         (415, "media-type-refused", desk.send("POST", desk.path, content, Content_Encoding="gzip")),
         (413, "body-too-large", desk.send("POST", desk.path, bytes(LIMIT + 1))),
         (413, "body-too-large", desk.send("POST", desk.path, _pieces(LIMIT + 1))),
