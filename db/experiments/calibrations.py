@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Scope
 from db.core.rows import read
 from db.core.tables import PRESENT, calibration_calls, calibration_reviews, calibrations, calls, findings, transcripts
-from db.records.corrections import Editor, machine_answers, name_of, parse_answers
+from db.records.corrections import Editor, name_of
+from db.records.workspace_answers import machine_answers, parse_answers
 from db.workspace import questions
 from db.workspace.admin_log import Actor, changing
 from pipeline.domain.answers import QuestionAnswer, TrackerResult

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database
 from db.core.rows import read
 from db.core.tables import call_search, calls, corrections, gold_calls, gold_sets, members
-from db.records import corrections as edits
+from db.records.corrected_columns import AGENT
 from db.workspace.admin_log import Actor, changing
 
 MAX_CALLS = 20_000  # in a version
@@ -126,7 +126,7 @@ async def agents(database: Database, workspace_id: UUID, gold_set: GoldSet) -> d
         .join(gold_calls, gold_calls.c.call_pk == calls.c.id)
         .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
         .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
-        .join(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
+        .join(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == AGENT))
         .where(gold_calls.c.set_id == gold_set.set_id)
     )
     return {row.call_id: row.name for row in await database.rows(workspace_id, query)}

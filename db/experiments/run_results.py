@@ -13,7 +13,7 @@ from db.core.database import Database, Scope
 from db.core.pages import Page, Place
 from db.core.rows import read
 from db.core.tables import call_search, calls, corrections, edits, findings, gold_calls, members, run_calls, transcripts
-from db.records import corrections as corrected
+from db.records.corrected_columns import AGENT
 from db.secrets import call_keys
 from db.secrets.call_keys import CallKeys
 from pipeline.domain.insight import Evidence, Finding
@@ -234,5 +234,5 @@ _COMPARED: sa.Select[Any] = (
     )
     .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
     .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
-    .outerjoin(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == corrected.AGENT))
+    .outerjoin(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == AGENT))
 )

@@ -15,6 +15,7 @@ from db.core.database import Database, Reader
 from db.core.tables import PRESENT, TASK_ID, calls, contacts, edits, members, task_marks, tasks, transcripts
 from db.records import corrections
 from db.records.corrections import CallEdit, EditedCall, Editor
+from db.records.workspace_answers import machine_answers
 from db.workspace import access_log
 from db.workspace.questions import definition_of
 from pipeline.domain.edits import EXACT, NOTES, OTHER_PARTY, Anchor, EditKind, EditState
@@ -312,7 +313,7 @@ async def _answer(
     """Return the machine's answer, and the question. Raises `EditConflict`, `InvalidEdit`."""
     if not await _present_transcript(connection, call_pk):
         raise NoTranscript
-    answers = await corrections.machine_answers(connection, call_pk)
+    answers = await machine_answers(connection, call_pk)
     machine = answers.by_key().get(requested.question or "")
     if machine is None:
         raise InvalidEdit("question", "The call has no answer to this question.")

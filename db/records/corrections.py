@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,12 +11,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic import TypeAdapter
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.core.rows import dump_json
 from db.core.tables import (
     PRESENT,
     api_keys,
@@ -27,14 +24,11 @@ from db.core.tables import (
     contacts,
     corrections,
     edits,
-    findings,
-    members,
     transcripts,
 )
 from db.records import write
+from db.records.workspace_answers import WorkspaceAnswers, machine_answers
 from db.secrets import call_keys
-from db.secrets.call_keys import CallKeys, CallSealed
-from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.edits import (
     NOTES,
     Anchor,
@@ -47,51 +41,12 @@ from pipeline.domain.edits import (
     assigned,
     correct,
 )
-from pipeline.domain.overrides import AnswerAnchor, anchor_of, overridden
-from pipeline.domain.scorecards import ScorecardResult, rescored
+from pipeline.domain.overrides import AnswerAnchor, anchor_of
 from pipeline.domain.speech import Transcript
 
 SUPPORTED_KINDS = frozenset(map(str, EditKind))  # a node of a later version may write others
 _ANCHOR = TypeAdapter(Anchor)
 _TRANSCRIPT = TypeAdapter(Transcript)
-log = logging.getLogger(__name__)
-_ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
-_TRACKERS = TypeAdapter(tuple[TrackerResult, ...])
-_SCORECARDS = TypeAdapter(tuple[ScorecardResult, ...])
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceAnswers:
-    """A call's answers to its workspace's questions, and the scores."""
-
-    answers: tuple[QuestionAnswer, ...] = ()
-    trackers: tuple[TrackerResult, ...] = ()
-    scorecards: tuple[ScorecardResult, ...] = ()
-
-    def by_key(self) -> "dict[str, QuestionAnswer | TrackerResult]":
-        """Return answers and trackers by key."""
-        answers: dict[str, QuestionAnswer | TrackerResult] = {answer.key: answer for answer in self.answers}
-        return answers | {tracker.key: tracker for tracker in self.trackers}
-
-    def with_overrides(self, overrides: "Mapping[str, str | None]") -> "WorkspaceAnswers":
-        """Return the answers with users' overrides, and the scores that follow."""
-        if not overrides:
-            return self
-        answers = tuple(overridden(answer, overrides) for answer in self.answers)
-        trackers = tuple(overridden(tracker, overrides) for tracker in self.trackers)
-        return WorkspaceAnswers(answers, trackers, tuple(rescored(card, answers, trackers) for card in self.scorecards))
-
-
-def parse_answers(value: "Mapping[str, Any]") -> WorkspaceAnswers:
-    """Parse the step's value; empty for a value in a form of another version, which the finding still has."""
-
-    def read(adapter: TypeAdapter[Any], name: str) -> Any:
-        try:
-            return adapter.validate_python(value.get(name, ()))
-        except ValidationError:
-            return ()
-
-    return WorkspaceAnswers(read(_ANSWERS, "answers"), read(_TRACKERS, "trackers"), read(_SCORECARDS, "scorecards"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +188,6 @@ async def edit_rows(connection: AsyncConnection, call_pks: Sequence[int]) -> dic
     }
 
 
-async def machine_answers(connection: AsyncConnection, call_pk: int) -> WorkspaceAnswers:
-    """Return the machine's answers to the questions of the workspace."""
-    query = sa.select(findings.c.value).where(findings.c.call_pk == call_pk, findings.c.step == "questions")
-    return parse_answers(await connection.scalar(query.order_by(findings.c.version.desc()).limit(1)) or {})
-
-
 def _answered(rows: Sequence[Any], answers: WorkspaceAnswers) -> tuple[dict[UUID, EditStatus], dict[str, str | None]]:
     """Return the states of edits of answers, and the effective answers."""
     anchors = {key: anchor_of(answer) for key, answer in answers.by_key().items()}
@@ -366,33 +315,6 @@ async def mark_undone(
     return (await connection.execute(sa.update(edits).where(*live, *conditions).values(values))).rowcount
 
 
-OF_TRANSCRIPT = sa.and_(
-    corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
-)
-STORED_TURNS = sa.func.coalesce(
-    corrections.c.turns,
-    transcripts.c.content["turns"],
-    call_keys.readable(transcripts.c.content, transcripts.c.call_pk),
-    type_=transcripts.c.content.type,
-)
-"""Corrected turns of a transcript, as JSON for `open_turns`; `corrections` must be joined by `OF_TRANSCRIPT`."""
-
-
-def open_turns(keys: CallKeys, stored: Any, as_text: bool = False) -> Any:
-    """Return the JSON of `STORED_TURNS`, or its text; no turns of a sealed call whose key was deleted.
-
-    Raises `SecretSealed` without the service's keys.
-    """
-    try:
-        turns = keys.open_text(stored) if as_text else keys.open(stored)
-    except CallSealed as error:
-        log.warning("the words of a call cannot be read: %s", error.message)
-        return "[]" if as_text else []
-    if as_text:
-        return dump_json(from_json(turns)["turns"]) if turns and turns.startswith("{") else turns
-    return turns["turns"] if isinstance(turns, dict) else turns
-
-
 async def machine_transcript(connection: AsyncConnection, call_pk: int) -> Transcript | None:
     """Return the machine's transcript of the call's present recording."""
     stored = call_keys.readable(transcripts.c.content, transcripts.c.call_pk)
@@ -455,55 +377,3 @@ async def _write(connection: AsyncConnection, call_pk: int, edited: EditedCall, 
         .values(call_pk=call_pk, workspace_id=workspace, **values)
         .on_conflict_do_update(index_elements=["call_pk"], set_=values)
     )
-
-
-# Conditions and columns for lists.
-
-AGENT: sa.ColumnElement[Any] = sa.case(
-    (corrections.c.agent_set, corrections.c.user_id), else_=sa.func.coalesce(calls.c.user_id, call_search.c.user_id)
-)
-"""The agent of a call after corrections; `corrections` and `call_search` must be joined."""
-
-EDITS = edits
-WITH_EDITS = sa.select(corrections.c.call_pk).where(corrections.c.edits > 0)
-
-
-def calls_of_member(user_id: UUID) -> Any:
-    """Return the row ids of a member's calls, by a user's correction, else by the sender or the call."""
-    corrected = sa.select(corrections.c.call_pk).where(corrections.c.agent_set)
-    by_call = sa.select(call_search.c.call_pk).where(
-        call_search.c.user_id == user_id, call_search.c.call_pk.not_in(corrected)
-    )
-    by_sender = sa.select(calls.c.id).where(calls.c.user_id == user_id, calls.c.id.not_in(corrected)).correlate(None)
-    by_person = sa.select(corrections.c.call_pk).where(corrections.c.agent_set, corrections.c.user_id == user_id)
-    return sa.union_all(by_sender, by_call, by_person)
-
-
-def calls_of_contact(contact_id: Any) -> Any:
-    """Return the row ids of the calls with a contact, by a user's correction, else by the analysis."""
-    corrected = sa.select(corrections.c.call_pk).where(corrections.c.contact_set)
-    linked = sa.select(call_contacts.c.call_pk).where(
-        call_contacts.c.contact_id == contact_id, call_contacts.c.call_pk.not_in(corrected)
-    )
-    by_person = sa.select(corrections.c.call_pk).where(
-        corrections.c.contact_id == contact_id, corrections.c.contact_set
-    )
-    return sa.union_all(linked.correlate(contacts), by_person.correlate(contacts))
-
-
-def contact_ids(call_pk: Any) -> Any:
-    """Return the present ids of a call's contacts; to be correlated."""
-    is_set = sa.and_(corrections.c.call_pk == call_pk, corrections.c.contact_set)
-    is_overridden = sa.exists(sa.select(1).where(is_set).correlate(calls))
-    linked = sa.select(call_contacts.c.contact_id).where(call_contacts.c.call_pk == call_pk, sa.not_(is_overridden))
-    by_person = sa.select(corrections.c.contact_id).where(is_set)
-    return sa.union_all(linked.correlate(calls), by_person.correlate(calls))
-
-
-async def member_name(connection: AsyncConnection, workspace_id: UUID, user_id: UUID | None) -> str | None:
-    """Return a member's name; None without a member, or if the directory has no such member."""
-    if user_id is None:
-        return None
-    query = sa.select(members.c.name).where(members.c.workspace_id == workspace_id, members.c.user_id == user_id)
-    name: str | None = await connection.scalar(query)
-    return name

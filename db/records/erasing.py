@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from db.core.database import Database
 from db.core.tables import api_keys, calls, contacts, workspaces
 from db.records import erase, erasures, forget_member, ledger
-from db.records.corrections import calls_of_contact
+from db.records.corrected_columns import calls_of_contact
 from db.records.erasures import ErasureKind, ErasureLease, Target
 from db.workspace import removal
 from db.workspace.admin_log import Changing, NotInDirectory, changing

@@ -29,7 +29,7 @@ from db.core.tables import (
     voiceprints,
     workspaces,
 )
-from db.records.corrections import calls_of_contact, contact_ids
+from db.records.corrected_columns import calls_of_contact, contact_ids
 from db.workspace import directory, legal_holds
 from db.workspace.admin_log import Actor, Changing, changing
 from pipeline.domain.telephone import e164

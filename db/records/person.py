@@ -15,7 +15,7 @@ from db.core.database import Database
 from db.core.rows import read
 from db.core.tables import admin_changes, calls, contacts, metadata, recordings, stage_results
 from db.records import views
-from db.records.corrections import calls_of_contact, calls_of_member
+from db.records.corrected_columns import calls_of_contact, calls_of_member
 from db.records.views import CallRecord
 from db.secrets import call_keys
 from pipeline.domain.speech import Recording

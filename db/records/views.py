@@ -1,16 +1,15 @@
-"""Read models of calls and jobs: plain frozen dataclasses. Recording addresses have no signatures."""
+"""Read models of calls: plain frozen dataclasses. Recording addresses have no signatures."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
-from pydantic.alias_generators import to_camel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
@@ -32,53 +31,23 @@ from db.core.tables import (
 )
 from db.queue import originals
 from db.records import corrections as edits
-from db.records.corrections import CallEdit, EditedCall, EditRows
+from db.records.corrected_columns import contact_ids, member_name
+from db.records.corrections import CallEdit, EditedCall
 from db.records.held_back import IS_HELD
+from db.records.job_views import JOB_FIELDS, Failure, JobSummary, failure_of, is_waiting, jobs_of
+from db.records.reverted_fields import reversion_warnings
+from db.records.stored_transcripts import CONTENT, parsed
+from db.records.workspace_answers import WorkspaceAnswers, parse_answers
 from db.secrets import call_keys
-from db.secrets.call_keys import CallKeys
 from db.secrets.recording_urls import shown
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
-from pipeline.domain.call import FIELDS as CALL_FIELDS
 from pipeline.domain.call import CallState
 from pipeline.domain.edits import corrected_finding, corrected_task
-from pipeline.domain.for_operators import FOR_OPERATORS
 from pipeline.domain.insight import Action, Contact, Evidence, Finding, Task
 from pipeline.domain.redaction import CallRedaction
 from pipeline.domain.scorecards import ScorecardResult
 from pipeline.domain.speech import PENDING, Layout, Recording, Transcript
 from pipeline.domain.unredacted import with_originals
-from pipeline.domain.vocabulary import CallWarning
-from pipeline.record_texts import warning_text
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a call or a job failed: code and message of its `CallError`, and whether a retry could help."""
-
-    code: str
-    message: str
-    retryable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JobSummary:
-    """A job for operators."""
-
-    job_id: UUID
-    call_id: UUID
-    kind: str
-    state: str  # queued, running, done, failed, superseded
-    stage: str | None
-    worker: Annotated[str | None, FOR_OPERATORS]
-    attempts: int
-    failures: int
-    crashes: int
-    created_at: datetime
-    started_at: datetime | None  # last claimed
-    queued_since: datetime | None  # while queued
-    next_try: datetime | None  # while queued
-    finished_at: datetime | None
-    error: Failure | None  # the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,24 +131,6 @@ class CallRecord:
     redaction: CallRedaction | None = None  # what is hidden; None: no policy applied
 
 
-async def list_jobs(
-    database: Database, workspace_id: UUID | None = None, state: str | None = None, limit: int = 50
-) -> list[JobSummary]:
-    """Return jobs, the latest first."""
-    query = filter_by(_JOBS, calls.c.workspace_id, workspace_id)
-    query = query.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
-    if state is not None:
-        query = query.where(jobs.c.state == state)
-    return [_job(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
-
-
-async def show_job(database: Database, job_id: UUID) -> JobSummary | None:
-    """Return a job, or None."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        row = (await connection.execute(_JOBS.where(jobs.c.id == job_id))).one_or_none()
-        return None if row is None else _job(row)
-
-
 async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID | None = None) -> CallRecord | None:
     """Return the record of a call, or None. Without a workspace, of the latest call with this id.
 
@@ -230,43 +181,8 @@ async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> lis
     return [_summary(rows[call_pk]) for call_pk in call_pks if call_pk in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTranscript:
-    """A call's transcript as stored, and its edits. Can be pickled: an hour of talk takes 0.1 s to parse."""
-
-    call_id: UUID
-    content: str | None  # JSON; None: no transcript of the present recording
-    edits: EditRows
-
-    def machine(self) -> Transcript | None:
-        """Return the transcript without users' corrections."""
-        return None if self.content is None else _TRANSCRIPT.validate_json(self.content)
-
-    def edited(self) -> EditedCall:
-        """Return the call with users' corrections."""
-        return self.edits.applied_to(self.machine())
-
-
-async def stored_transcripts(connection: AsyncConnection, call_ids: Sequence[UUID]) -> list[StoredTranscript]:
-    """Return what is stored of calls in the scope, in no order."""
-    query = sa.select(calls.c.id, calls.c.call_id, _CONTENT).select_from(calls).outerjoin(transcripts, PRESENT)
-    rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
-    of_call = await edits.edit_rows(connection, [row.id for row in rows])
-    keys = call_keys.of(connection)
-    return [StoredTranscript(row.call_id, keys.open_text(row.content), of_call[row.id]) for row in rows]
-
-
-_CONTENT = sa.cast(call_keys.readable(transcripts.c.content, transcripts.c.call_pk), sa.Text).label("content")
-_JOB_FIELDS = (
-    jobs.c.id.label("job_id"),
-    *(jobs.c[name] for name in ("kind", "state", "stage", "worker", "attempts", "failures", "crashes")),
-    *(jobs.c[name] for name in ("created_at", "queued_at", "started_at", "not_before", "lease_until", "finished_at")),
-    *(jobs.c[name] for name in ("error_code", "error_message", "error_retryable")),
-)
-_JOBS = sa.select(calls.c.call_id, *_JOB_FIELDS).join(calls, calls.c.id == jobs.c.call_pk)
-
 _latest_job = (
-    sa.select(*_JOB_FIELDS)
+    sa.select(*JOB_FIELDS)
     .where(jobs.c.call_pk == calls.c.id)
     .order_by(jobs.c.created_at.desc(), jobs.c.id)
     .limit(1)
@@ -303,26 +219,21 @@ _RECORD_COLUMNS = (
     (calls.c.recordings_expired == calls.c.job_id).is_(sa.true()).label("recordings_expired"),
     (calls.c.content_expired == calls.c.job_id).is_(sa.true()).label("content_expired"),
     sa.literal_column("ARRAY(SELECT reason FROM holds_on(calls))").label("legal_holds"),
-    _CONTENT,
+    CONTENT,
 )
 
-_TRANSCRIPT = TypeAdapter(Transcript)
 _EVIDENCE = TypeAdapter(Evidence)
 _ACTION = TypeAdapter(Action)
 
 
-def _parsed(keys: CallKeys, content: str | None) -> Transcript | None:
-    content = keys.open_text(content)
-    return None if content is None else _TRANSCRIPT.validate_json(content)
-
-
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
-    machine_transcript = await asyncio.to_thread(_parsed, call_keys.of(connection), row.content)
+    keys = call_keys.of(connection)
+    machine_transcript = await asyncio.to_thread(lambda: parsed(keys.open_text(row.content)))
     has_transcript = machine_transcript is not None  # findings of a recording that has been replaced are not shown
     edited = await edits.load(connection, row.id, machine_transcript)
     transcript = machine_transcript if machine else edited.transcript
     summary = _summary(row)
-    all_jobs = await _jobs(connection, row.id)
+    all_jobs = await jobs_of(connection, row.id)
     bodies = await _submissions(connection, row.id)
     submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
     call_findings = await _findings(connection, row, None if machine else edited) if has_transcript else ()
@@ -359,8 +270,8 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
     )
 
 
-def _answers(call_findings: Sequence[Finding], edited: EditedCall | None) -> edits.WorkspaceAnswers:
-    answers = edits.parse_answers(next((finding.value for finding in call_findings if finding.step == "questions"), {}))
+def _answers(call_findings: Sequence[Finding], edited: EditedCall | None) -> WorkspaceAnswers:
+    answers = parse_answers(next((finding.value for finding in call_findings if finding.step == "questions"), {}))
     return answers if edited is None else answers.with_overrides(edited.overrides)
 
 
@@ -390,7 +301,7 @@ async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall |
         return tuple(call_findings)
     if edited.agent_set and not any(finding.step == "agent" for finding in call_findings):
         call_findings.append(Finding("agent", 1, {}))
-    name = await edits.member_name(connection, call.workspace_id, edited.user_id)
+    name = await member_name(connection, call.workspace_id, edited.user_id)
     return tuple(corrected_finding(finding, edited.fields, name) for finding in call_findings)
 
 
@@ -411,7 +322,7 @@ async def _contacts(connection: AsyncConnection, call_pk: int, machine: bool) ->
     linked = sa.select(call_contacts.c.contact_id).where(call_contacts.c.call_pk == call_pk)
     rows = await connection.execute(
         sa.select(contacts)
-        .where(contacts.c.id.in_(linked if machine else edits.contact_ids(call_pk)))
+        .where(contacts.c.id.in_(linked if machine else contact_ids(call_pk)))
         .order_by(contacts.c.name)
     )
     return tuple(read(Contact, row, contact_id=str(row.id)) for row in rows)
@@ -444,70 +355,15 @@ def _timeline(row: sa.Row[Any], submitted: list[CallMoment], all_jobs: Sequence[
     return tuple(sorted(events, key=lambda event: event.at))
 
 
-def _waits(state: str | None, lease_until: datetime | None) -> bool:
-    return state == "queued" or (state == "fetching" and lease_until is None)
-
-
-def _failure(code: str | None, message: str | None, retryable: bool | None) -> Failure | None:
-    return None if code is None else Failure(code, message or "", bool(retryable))
-
-
-async def _jobs(connection: AsyncConnection, call_pk: int) -> tuple[JobSummary, ...]:
-    of_call = _JOBS.where(jobs.c.call_pk == call_pk).order_by(jobs.c.created_at, jobs.c.id)
-    return tuple(map(_job, await connection.execute(of_call)))
-
-
-def _job(row: sa.Row[Any]) -> JobSummary:
-    waits = _waits(row.state, row.lease_until)
-    return read(
-        JobSummary,
-        row,
-        queued_since=row.queued_at if waits else None,
-        next_try=row.not_before if waits else None,
-        error=_failure(row.error_code, row.error_message, row.error_retryable),
-    )
-
-
 def _summary(row: Any) -> CallSummary:
     return read(
         CallSummary,
         row,
         state=CallState(row.state),
         attempts=row.attempts or 0,
-        next_try=row.not_before if _waits(row.job_state, row.lease_until) else None,
-        failure=_failure(row.failure_code, row.failure_message, row.failure_retryable),
-        last_error=_failure(row.error_code, row.error_message, row.error_retryable)
+        next_try=row.not_before if is_waiting(row.job_state, row.lease_until) else None,
+        failure=failure_of(row.failure_code, row.failure_message, row.failure_retryable),
+        last_error=failure_of(row.error_code, row.error_message, row.error_retryable)
         if row.job_state in ("fetching", "queued", "running")
         else None,
     )
-
-
-BODY_FIELDS = tuple(to_camel(name.removesuffix("_number")) for name in CALL_FIELDS if name != "call_id")
-
-
-def reversion_warnings(submitted: Iterable[tuple[datetime, Mapping[str, Any]]]) -> tuple[str, ...]:
-    """Return a warning for each submission that reverted fields to an earlier value, which they still have.
-
-    `submitted`: the time and body of each submission, in order. Submissions apply in order of arrival, so a late older
-    body overwrites newer values. The warnings contain no values: addresses may be signed.
-    """
-    reverted: dict[str, datetime | None] = {}
-    values_of_field: dict[str, list[Any]] = {}
-    for at, body in submitted:
-        for field in BODY_FIELDS:
-            value = body.get(field)
-            earlier = values_of_field.setdefault(field, [])
-            if value is None or (earlier and earlier[-1] == value):
-                continue  # absent or unchanged
-            reverted[field] = at if value in earlier else None
-            earlier.append(value)
-    moments: dict[datetime, list[str]] = {}
-    for field, moment in reverted.items():
-        if moment is not None:
-            moments.setdefault(moment, []).append(field)
-    return tuple(_reversion_warning(at, fields) for at, fields in sorted(moments.items()))
-
-
-def _reversion_warning(at: datetime, fields: list[str]) -> str:
-    when = at.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
-    return warning_text(CallWarning.FIELDS_REVERTED, time=when, fields=", ".join(fields))

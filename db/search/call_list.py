@@ -27,8 +27,8 @@ from db.core.tables import (
     workspaces,
 )
 from db.core.tables import edits as edit_rows
-from db.records import corrections as edits
 from db.records import views
+from db.records.corrected_columns import AGENT, WITH_EDITS, calls_of_contact, calls_of_member, contact_ids
 from db.records.views import CallSummary
 from db.search import full_text
 from db.search import scores as outcomes
@@ -251,11 +251,11 @@ def _indexed_conditions(reader: Reader, filters: CallFilter) -> list[sa.ColumnEl
     if filters.updated_after is not None:
         clauses.append(calls.c.updated_at > filters.updated_after)
     if filters.user_id is not None:
-        clauses.append(calls.c.id.in_(edits.calls_of_member(filters.user_id)))
+        clauses.append(calls.c.id.in_(calls_of_member(filters.user_id)))
     if filters.contact_id is not None:
-        clauses.append(calls.c.id.in_(edits.calls_of_contact(filters.contact_id)))
+        clauses.append(calls.c.id.in_(calls_of_contact(filters.contact_id)))
     if filters.corrected is not None:
-        clauses.append(calls.c.id.in_(edits.WITH_EDITS) if filters.corrected else calls.c.id.not_in(edits.WITH_EDITS))
+        clauses.append(calls.c.id.in_(WITH_EDITS) if filters.corrected else calls.c.id.not_in(WITH_EDITS))
     if filters.tag is not None:
         tagged = sa.select(edit_rows.c.call_pk).where(*_TAGS, edit_rows.c.after == sa.literal(filters.tag, JSONB))
         clauses.append(calls.c.id.in_(tagged))
@@ -331,7 +331,7 @@ def _of_call(kind: Any, *where: sa.ColumnElement[bool]) -> Any:
 
 _contact = (
     sa.select(contacts)
-    .where(contacts.c.id.in_(edits.contact_ids(calls.c.id)))
+    .where(contacts.c.id.in_(contact_ids(calls.c.id)))
     .order_by(contacts.c.name)
     .limit(1)
     .lateral("contact")
@@ -364,7 +364,7 @@ _FACTS = (
     .select_from(calls)
     .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
     .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
-    .outerjoin(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
+    .outerjoin(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == AGENT))
     .outerjoin(_contact, sa.true())
 )
 

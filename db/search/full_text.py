@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Reader
 from db.core.pages import Place, gather
 from db.core.tables import PRESENT, call_search, calls, corrections, transcripts
-from db.records.corrections import OF_TRANSCRIPT, STORED_TURNS, open_turns
+from db.records.corrected_columns import OF_TRANSCRIPT, STORED_TURNS, open_turns
 from db.search.hits import Hit, Offload, Spoken, candidate_words, split_words, word_hits
 from db.secrets import call_keys
 

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from db.core.database import EVERY_WORKSPACE, Database
 from db.core.rows import from_now
 from db.core.tables import call_passages, calls, corrections, passage_model, passages_due, transcripts
-from db.records.corrections import OF_TRANSCRIPT, STORED_TURNS, open_turns
+from db.records.corrected_columns import OF_TRANSCRIPT, STORED_TURNS, open_turns
 from db.secrets import call_keys
 from pipeline.domain.passages import Passage
 from pipeline.domain.speech import Turn

@@ -10,7 +10,7 @@ from db.core.database import Database, Reader
 from db.core.pages import Page, Place
 from db.core.rows import read
 from db.core.tables import calls, contacts, members, teams
-from db.records.corrections import calls_of_contact
+from db.records.corrected_columns import calls_of_contact
 from db.workspace.directory import Team
 from pipeline.domain.insight import Contact
 

@@ -10,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
 from db.core.tables import PRESENT, calls, transcripts
-from db.records import views
-from db.records.views import StoredTranscript
+from db.records.stored_transcripts import StoredTranscript, stored_transcripts
 from db.search import call_list, semantic
 from db.search.call_list import CallFilter
 from db.search.hits import SimilarPassage, split_words
@@ -90,7 +89,7 @@ async def _transcripts(
         sa.select(calls.c.id, calls.c.call_id, calls.c.start_time).where(calls.c.id.in_(call_pks))
     )
     by_pk = {row.id: row for row in rows}
-    stored = await views.stored_transcripts(connection, [row.call_id for row in by_pk.values()])
+    stored = await stored_transcripts(connection, [row.call_id for row in by_pk.values()])
     by_id: dict[UUID, StoredTranscript] = {transcript.call_id: transcript for transcript in stored}
     return tuple(
         RelevantCall(by_pk[pk].start_time, by_id[by_pk[pk].call_id], tuple(passages.get(pk, ()))) for pk in call_pks

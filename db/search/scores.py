@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import Database, Reader
 from db.core.rows import read
 from db.core.tables import PRESENT, call_outcomes, call_search, calls, corrections, members, teams, transcripts
-from db.records.corrections import AGENT
+from db.records.corrected_columns import AGENT
 from db.search.trends import by_weeks
 
 By = Literal["team", "member"]

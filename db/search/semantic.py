@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
 from db.core.tables import PRESENT, call_passages, calls, passage_model, passages_due, transcripts
-from db.records.corrections import open_turns
+from db.records.corrected_columns import open_turns
 from db.search import call_list
 from db.search.call_list import CallFilter, CallLine
 from db.search.full_text import CALLS_AT_A_TIME

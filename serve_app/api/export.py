@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from db.records import views
+from db.records.stored_transcripts import stored_transcripts
 from db.search import call_list
 from db.search.call_list import CallLine
 from serve_app.api import export_rows
@@ -71,7 +71,7 @@ async def _part(reading: ApiRequest[ExportQuery], lines: tuple[CallLine, ...]) -
         return ExportPart(lines)
     call_ids = [line.call.call_id for line in lines]
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        stored = await views.stored_transcripts(connection, call_ids)
+        stored = await stored_transcripts(connection, call_ids)
     for what, calls in (
         ("transcript", [call.call_id for call in stored if call.content is not None]),
         ("edits", [call.call_id for call in stored if call.edits.rows]),

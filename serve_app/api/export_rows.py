@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pydantic_core import from_json, to_json
 
-from db.records.views import CallSummary, StoredTranscript
+from db.records.stored_transcripts import StoredTranscript
+from db.records.views import CallSummary
 from db.search.call_list import CallLine
 from pipeline.domain.call import FIELDS
 from serve_app.api.parquet import schema_of, to_cell

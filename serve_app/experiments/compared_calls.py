@@ -12,9 +12,9 @@ from db.core.database import Database, Reader
 from db.experiments import gold_sets
 from db.experiments.gold_sets import GoldSet
 from db.queue import stage_times
-from db.records import annotations, views
+from db.records import annotations
 from db.records.annotations import CallAnnotations
-from db.records.views import StoredTranscript
+from db.records.stored_transcripts import StoredTranscript, stored_transcripts
 from pipeline.domain.insight import Contact, Task
 from pipeline.domain.speech import Transcript
 from pipeline.evaluation.truth import TrueCall, TrueContact, TrueTask, from_hypothesis, from_transcript
@@ -57,7 +57,7 @@ async def corrected_calls(database: Database, reader: Reader, call_ids: Sequence
     calls: list[TrueCall] = []
     async for page in _pages(call_ids):
         async with database.transaction(with_long_timeout(reader), snapshot=True) as connection:
-            stored = await views.stored_transcripts(connection, page)
+            stored = await stored_transcripts(connection, page)
             corrections = await annotations.annotations_of(connection, page)
         calls += [
             _with_corrections(from_transcript(str(call_id), transcript), corrections[call_id])
@@ -77,7 +77,7 @@ async def live_calls(
     facts: dict[str, dict[str, str]] = {}
     async for page in _pages(call_ids):
         async with database.transaction(with_long_timeout(reader), snapshot=True) as connection:
-            stored = await views.stored_transcripts(connection, page)
+            stored = await stored_transcripts(connection, page)
             findings = await annotations.findings_of(connection, page)
             ids = [
                 item.value.get("contact_id") for all_ in findings.values() for item in all_ if item.step == "contacts"

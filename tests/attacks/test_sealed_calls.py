@@ -29,6 +29,7 @@ from db.records import correct, erase, views
 from db.records.complete import complete as complete_call
 from db.records.correct import WantedEdit
 from db.records.corrections import Editor
+from db.records.stored_transcripts import stored_transcripts
 from db.search import call_list, passages
 from db.search.call_list import CallFilter
 from db.secrets import call_keys, rotate
@@ -97,7 +98,7 @@ async def test_a_sealed_call_reads_as_any_other_and_no_word_is_in_its_columns(se
     assert not any(WORD in row["text"] for row in await sealing.rows(READS))
     assert await shown(sealing.database, call_id) == transcript(*TALK)
     async with sealing.database.transaction(EVERY_WORKSPACE) as connection:
-        (stored,) = await views.stored_transcripts(connection, [call_id])
+        (stored,) = await stored_transcripts(connection, [call_id])
         assert stored.machine() == transcript(*TALK)
         pk = await pk_of(sealing, call_id)
         (row,) = (await connection.execute(passages.turns_of([pk], as_text=True))).all()

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from db.core.database import Database
     from db.queue import retries
     from db.queue.retries import FailedJob, WaitingJob
-    from db.records import views
-    from db.records.views import JobSummary
+    from db.records import job_views
+    from db.records.job_views import JobSummary
 else:
-    retries, views = lazy("db.queue.retries", "db.records.views")
+    retries, job_views = lazy("db.queue.retries", "db.records.job_views")
 
 STYLES = {
     "fetching": "cyan",
@@ -59,7 +59,7 @@ async def list_(
       switchboard jobs list --failed --limit 100 --json
     """
     return listing(
-        await views.list_jobs(scope.database, scope.id, "failed" if failed else None, limit),
+        await job_views.list_jobs(scope.database, scope.id, "failed" if failed else None, limit),
         ("!job", "!status", "#tries", "!created", "!call", "!kind", "about"),
         lambda job: (
             *(job.job_id, Text(job.state, style=STYLES.get(job.state, "")), job.attempts),
@@ -167,7 +167,7 @@ async def show(
     ],
 ) -> Result:
     """Show one job: state, stage, worker, attempts, the last error and what to do about it."""
-    job = await views.show_job(database, id_)
+    job = await job_views.show_job(database, id_)
     if job is None:
         raise CommandError(f"No job {id_}.", "`switchboard jobs list` shows the ids.", FAILED)
     names = ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")

@@ -18,7 +18,8 @@ from serve_app.records.advice import advice, waiting_advice
 from serve_app.records.transcripts import MOMENTS, NON_SPEECH, UNSURE, clock, non_speech_stretches, who
 
 if TYPE_CHECKING:
-    from db.records.views import CallRecord, CallSummary, Failure
+    from db.records.job_views import Failure
+    from db.records.views import CallRecord, CallSummary
     from serve_app.cli.calls.calls import CompletionEstimate
 
 

@@ -20,6 +20,7 @@ from db.core.rows import dump_json
 from db.core.tables import metadata
 from db.events import endpoints
 from db.records import views
+from db.records.job_views import list_jobs
 from db.search import call_list
 from db.voices import voiceprints
 from db.workspace import directory, keys, settings
@@ -406,7 +407,7 @@ async def _calls(world: World) -> list[Any]:
 
 _READS: dict[str, Callable[[World], Awaitable[Any]]] = {
     "calls": _calls,
-    "jobs": lambda w: views.list_jobs(w.database, w.workspace_id),
+    "jobs": lambda w: list_jobs(w.database, w.workspace_id),
     "call": lambda w: views.show_call(w.database, w.call_id, w.workspace_id),
     "teams": lambda w: directory.list_teams(w.database, w.workspace_id),
     "members": lambda w: directory.list_members(w.database, w.workspace_id),

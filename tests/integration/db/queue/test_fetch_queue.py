@@ -4,7 +4,7 @@ import pytest
 
 from db.intake.submit import Accepted
 from db.queue import jobs, stage_results
-from db.records import views
+from db.records.job_views import list_jobs
 from pipeline.domain.speech import Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import LeaseLost, RecordingNotReady
@@ -52,7 +52,7 @@ async def test_a_fetch_that_fails_in_passing_waits_among_the_fetches(world: Worl
     await jobs.retry(world.database, lease, RecordingNotReady(), 3600.0, False)
     assert await states(world) == ["fetching"]
     assert await fetches(world) == []
-    ((job),) = await views.list_jobs(world.database, world.workspace_id)
+    ((job),) = await list_jobs(world.database, world.workspace_id)
     assert job.next_try is not None
 
 

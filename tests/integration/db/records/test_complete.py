@@ -10,6 +10,7 @@ from db.core.rows import dump_json
 from db.queue import jobs, stage_results
 from db.records import views
 from db.records.complete import complete as complete_call
+from db.records.job_views import Failure, list_jobs
 from db.records.views import CallTask
 from db.search import call_list
 from pipeline.domain.insight import Evidence, Finding, Task
@@ -407,13 +408,13 @@ async def test_calls_and_jobs_are_listed_last_changed_first_by_workspace_and_sta
     assert (failed.call_id, failed.attempts, failed.failure) == (
         ids[1],
         1,
-        views.Failure("not_audio", NotAudio().message, False),
+        Failure("not_audio", NotAudio().message, False),
     )
-    (queued,) = await views.list_jobs(database, workspace, "queued")
+    (queued,) = await list_jobs(database, workspace, "queued")
     assert (queued.call_id, queued.attempts) == (ids[2], 0)
     assert queued.next_try is not None
     assert await call_list.latest_calls(database, UUID(int=9)) == ()
-    assert await views.list_jobs(database, UUID(int=9)) == []
+    assert await list_jobs(database, UUID(int=9)) == []
 
 
 async def test_characters_that_postgresql_cannot_hold_never_withhold_a_record(world: World) -> None:

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from db.core.rows import dump_json
-from db.records.views import CallMoment, CallRecord, CallSummary, Failure, JobSummary
+from db.records.job_views import Failure, JobSummary
+from db.records.views import CallMoment, CallRecord, CallSummary
 from pipeline.analysis import analyze
 from pipeline.asr.safety import REASONS
 from pipeline.domain.call import CallState
