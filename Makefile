@@ -18,7 +18,7 @@ export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup weights demo demo-once up test coverage unit integration acceptance nightly properties browser slow services cluster \
-	llama notebooks journeys attacks fuzz chaos figures docs check generate format lock lock-cpu digests clean
+	llama notebooks journeys attacks fuzz chaos figures docs package check generate format lock lock-cpu digests clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -117,6 +117,12 @@ figures: setup  ## score the kept outputs of real speech again and print every t
 docs: setup  ## the site, in build/site; fails on a broken link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is in build/site/index.html."
+
+CLIENT ?= client
+DIST ?= build/client
+package: setup  ## the package of the Python client, sdist and wheel, in build/client
+	@$(BIN)/uv build --quiet --offline --no-build-isolation --python $(BIN)/python --out-dir $(DIST) $(CLIENT)
+	@echo "The package is in $(DIST)."
 
 check: setup  ## formatting, lint, types, import contracts, language, spelling
 	@$(BIN)/ruff format --check .

@@ -59,13 +59,11 @@ def run(*command: str | Path, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist, and the wheel that was built from it. The source has no blocking client."""
+    """The folder of `make package`, sdist and wheel, from a source without the blocking client."""
     folder = tmp_path_factory.mktemp("client")
     ignored = shutil.ignore_patterns("_sync", "*.egg-info", "build", "__pycache__")
     source = shutil.copytree(ROOT / "client", folder / "source", ignore=ignored)
-    uv = Path(sys.executable).with_name("uv")
-    build = (uv, "build", "--quiet", "--offline", "--no-build-isolation", "--python", sys.executable)
-    run(*build, "--out-dir", folder, source, folder=folder)
+    run("make", "--silent", "package", f"CLIENT={source}", f"DIST={folder}", folder=ROOT)
     return folder
 
 
