@@ -1,5 +1,6 @@
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -126,7 +127,12 @@ EditBody = Annotated[
 ]
 EDIT_BODY: TypeAdapter[Any] = TypeAdapter(EditBody)
 KINDS = ", ".join(kind for kind in EditKind if kind is not EditKind.TASK)
-_FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new", "question", "comment"})
+_FIELDS_OF_KIND = {
+    kind: sorted(str(field.alias) for field in model.model_fields.values())
+    for model in get_args(get_args(EditBody)[0])
+    for kind in get_args(model.model_fields["kind"].annotation)
+}
+_FIELDS: frozenset[str] = frozenset().union(*_FIELDS_OF_KIND.values())
 
 
 async def edit_call(writing: ApiRequest[NoQuery]) -> Response:
@@ -194,7 +200,11 @@ async def _requested_edit(request: Request) -> WantedEdit:
     try:
         parsed = EDIT_BODY.validate_python(body)
     except ValidationError as error:
-        faults += [_fault(item) for item in error.errors(include_url=False, include_input=False, include_context=False)]
+        faults += [
+            fault
+            for item in error.errors(include_url=False, include_input=False, include_context=False)
+            for fault in _faults(item, body)
+        ]
     if faults:
         raise EditBodyRefused(list(dict.fromkeys(faults)))
     return requested_edit(parsed)
@@ -214,15 +224,18 @@ def requested_edit(body: Any) -> WantedEdit:
     return WantedEdit(kind, **plain)
 
 
-def _fault(error: Any) -> Fault:
-    """Return the fault without any sent value."""
+def _faults(error: Any, body: dict[str, Any]) -> Iterator[Fault]:
+    """Yield the faults of an error without any sent value."""
     name = next((part for part in reversed(error["loc"]) if part in _FIELDS), None)
     if error["type"] == "extra_forbidden":
-        sentence = unknown("field", str(error["loc"][-1]), _FIELDS)
-        return Fault("", f"{sentence} Fields of all kinds of edits: {', '.join(sorted(_FIELDS))}.")
-    if error["type"].startswith("union_tag"):
-        return Fault("/kind", f"kind: must be one of {KINDS}.")
-    return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
+        kind, sent = map(str, error["loc"])
+        fields = _FIELDS_OF_KIND[kind]
+        yield Fault("", f"{unknown('field', sent, fields)} Fields of the kind {kind}: {', '.join(fields)}.")
+    elif error["type"].startswith("union_tag"):
+        yield from (Fault("", unknown("field", sent, _FIELDS)) for sent in body if sent not in _FIELDS)
+        yield Fault("/kind", f"kind: must be one of {KINDS}.")
+    else:
+        yield Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
 
 
 __all__ = [

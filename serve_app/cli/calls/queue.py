@@ -57,6 +57,11 @@ class QueueView:
     stages: tuple[StageLine, ...]
     teams: tuple[TeamLine, ...]
 
+    @property
+    def has_estimate(self) -> bool:
+        """Whether the times are known: before a recording is fetched, no engine has work."""
+        return self.fetching_calls != self.waiting_calls or bool(self.running_calls) or not self.waiting_calls
+
 
 def queue(
     team: Annotated[str | None, typer.Option("--team", help="Only this team, by name.")] = None, json_: Json = False
@@ -161,7 +166,7 @@ def headline(view: QueueView) -> str:
     if view.fetching_calls:
         waiting += f" ({view.fetching_calls} for the recording)"
     counts = ", ".join(filter(None, (waiting, f"{view.running_calls} running", later)))
-    if view.fetching_calls == view.waiting_calls and not view.running_calls:  # no engine has work yet
+    if not view.has_estimate:
         return f"{counts}: {duration(view.audio_seconds)} of audio; no estimate before a recording is fetched."
     return f"{counts}: {duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
 
@@ -174,7 +179,7 @@ def render(view: QueueView) -> None:
             stage.deployment,
             stage.calls,
             "?" if stage.replicas is None else stage.replicas,
-            duration(stage.drain_seconds),
+            duration(stage.drain_seconds) if view.has_estimate else "unknown",
             duration(stage.replica_seconds_per_audio_hour) + ("" if stage.measured_calls else " (assumed)"),
             "" if stage.cost_per_audio_hour is None else f"{stage.cost_per_audio_hour:.4f}",
             ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in stage.audio_seconds.items() if seconds),

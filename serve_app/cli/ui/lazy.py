@@ -72,6 +72,7 @@ class LazyGroup(TyperGroup):
         return entry and TyperCommand(name=entry.name, help=entry.help, rich_help_panel=entry.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.commands = {name: self.get_command(ctx, name) for name in self.entries}  # typer compares a typo with these
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and self.entries[str(name)].load(), rest
 

@@ -46,7 +46,7 @@ async def workspace(database: "Database", name_or_id: str | None, create: bool =
     match = _find(workspaces, lambda workspace: workspace.workspace_id, name_or_id) if name_or_id else None
     if match is None:
         name = name_or_id or DEFAULT
-        _refuse_unless_new(workspaces, name, "workspace", create)
+        _refuse_unless_new(workspaces, lambda workspace: workspace.workspace_id, "workspace", name, create)
         match = await directory.create_workspace(database, name)
         err().print(f"Created workspace {name!r}.", markup=False)
     return match
@@ -57,7 +57,7 @@ async def team(database: "Database", workspace_id: UUID, name_or_id: str, create
     teams = await directory.list_teams(database, workspace_id)
     match = _find(teams, lambda team: team.team_id, name_or_id)
     if match is None:
-        _refuse_unless_new(teams, name_or_id, "team", create)
+        _refuse_unless_new(teams, lambda team: team.team_id, "team", name_or_id, create)
         match = await directory.create_team(database, workspace_id, name_or_id)
         err().print(f"Created team {name_or_id!r}.", markup=False)
     return match
@@ -89,7 +89,7 @@ def pick(kind: str, items: Sequence[N], id_of: Callable[[N], UUID], name_or_id: 
     """Return the item with this name or id. Raises `CommandError` with the existing names."""
     match = _find(items, id_of, name_or_id)
     if match is None:
-        _refuse_unless_new(items, name_or_id, kind, create=False)
+        _refuse_unless_new(items, id_of, kind, name_or_id, create=False)
         raise AssertionError
     return match
 
@@ -104,7 +104,7 @@ def _find(items: Sequence[N], id_of: Callable[[N], UUID], name_or_id: str) -> N 
     return matches[0] if matches else None
 
 
-def _refuse_unless_new(items: Sequence[HasName], name: str, kind: str, create: bool) -> None:
+def _refuse_unless_new(items: Sequence[N], id_of: Callable[[N], UUID], kind: str, name: str, create: bool) -> None:
     names = [(item.name or "").casefold() for item in items]
     near = get_close_matches(name.casefold(), names, n=1, cutoff=0.8)
     if create and not near and as_uuid(name) is None:
@@ -112,17 +112,17 @@ def _refuse_unless_new(items: Sequence[HasName], name: str, kind: str, create: b
     if near:
         advice = f"Did you mean {near[0]!r}? `switchboard {kind}s create {name}` creates a new one."
     elif names:
-        advice = f"Existing: {_quoted(items)}."
+        advice = f"Existing: {_quoted(items, id_of)}."
     else:
         advice = f"`switchboard {kind}s create NAME` creates one."
     raise CommandError(f"No {kind} {name!r}.", advice)
 
 
-def _quoted(items: Sequence[N], id_of: Callable[[N], UUID] | None = None) -> str:
-    """Return the names; with `id_of`, those of several items with their ids."""
+def _quoted(items: Sequence[N], id_of: Callable[[N], UUID]) -> str:
+    """Return the names, those of several items with their ids."""
     counts = Counter((item.name or "").casefold() for item in items)
     shown = (
-        f"{item.name!r} ({id_of(item)})" if id_of and counts[(item.name or "").casefold()] > 1 else repr(item.name)
+        f"{item.name!r} ({id_of(item)})" if counts[(item.name or "").casefold()] > 1 else repr(item.name)
         for item in items[:10]
     )
     return ", ".join(shown) + (" ..." if len(items) > 10 else "")

@@ -404,6 +404,12 @@ async def test_what_is_wrong_with_a_body_is_said(writing: Writing, subtests: pyt
             answer = writing.edit(body)
             assert (answer.status_code, answer.json()["type"]) == (400, "urn:switchboard:problem:invalid-body")
             assert pointer in [error["pointer"] for error in answer.json()["errors"]]
+    for body, sentence in [
+        ({"kind": "comment", "comment": "x", "new": "y"}, "Unknown field new. Fields of the kind comment: comment,"),
+        ({"kind": "comment", "comments": "x"}, "Unknown field comments. Did you mean comment? Fields of the kind"),
+        ({"knd": "tag", "new": "x"}, "Unknown field knd. Did you mean kind?"),
+    ]:
+        assert sentence in writing.edit(body).text
 
 
 async def test_bodies_are_bounded_and_json(writing: Writing) -> None:

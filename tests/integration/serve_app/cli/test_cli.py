@@ -138,6 +138,10 @@ def test_with_several_workspaces_one_must_be_named() -> None:
     result = switchboard("teams", "create", "support")
     assert result.exit_code == 2
     assert "'acme', 'umbrella'" in result.output
+    ids = [ok("workspaces", "create", "twin")["workspaceId"] for _ in range(2)]
+    for workspace in ("twin", "initech"):
+        result = switchboard("teams", "create", "support", "--workspace", workspace)
+        assert all(id_ in "".join(result.output.split()) for id_ in ids), "two of the same name have their ids"
 
 
 def test_a_workspaces_own_terms_are_added_replaced_and_removed() -> None:

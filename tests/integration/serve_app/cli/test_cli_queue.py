@@ -1,4 +1,5 @@
 import json
+import re
 from uuid import UUID, uuid4
 
 import pytest
@@ -152,6 +153,7 @@ def test_recordings_that_are_not_fetched_promise_no_time(postgres_url: str) -> N
     text = " ".join(said(postgres_url, "queue").split())
     assert "3 calls waiting (3 for the recording), 0 running" in text
     assert "no estimate before a recording is fetched" in text and "done in about" not in text.partition(".")[0]
+    assert len(re.findall(r"(?:Conductor|Transcriber|Diarizer) \d+ \S+ unknown ", text)) == 3
     jobs_ = " ".join(said(postgres_url, "jobs", "list").split())
     assert "fetching" in jobs_ and "None" not in jobs_
     shown = json.loads(said(postgres_url, "calls", "show", str(sent[0])[:8], "--json"))

@@ -81,6 +81,10 @@ def test_wrong_usage_ends_with_2_and_touches_nothing(arguments: list[str], monke
     assert "Traceback" not in result.output
 
 
+def test_a_mistyped_command_is_named() -> None:
+    assert "Did you mean 'calls'?" in runner.invoke(app, ["call", "list"]).output
+
+
 def test_a_database_that_does_not_answer_ends_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
     result = runner.invoke(app, ["calls", "list"])
