@@ -48,12 +48,14 @@ def served(
     call_keys: CallKeys | None = None,
     receive: ReceiveOptions | None = None,
     answering: AnsweringModel | None = None,
+    wait_seconds: float = 2.0,
 ) -> Iterator[str]:
-    """Yields its base URL."""
+    """Yields its base URL. `wait_seconds`: for a connection to the database."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Database]:
-        async with await Database.open(url, pool_size=options.POOL_SIZE, call_keys=call_keys) as database:
+        opening = Database.open(url, pool_size=options.POOL_SIZE, call_keys=call_keys, wait_seconds=wait_seconds)
+        async with await opening as database:
             yield database
 
     check_run = partial(check, settings=Settings(api={"run_models": ["whisper-tiny.en"]}), over_http=True)
