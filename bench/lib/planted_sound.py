@@ -183,14 +183,14 @@ def secret_words(call: PlantedCall) -> frozenset[str]:
     words = [turn.words[at].lower().strip(".,?!") for turn in call.turns for at in sorted(turn.secret)]
     if call.kind is EntityKind.SPELLED_NAME:
         return frozenset(["".join(words).replace("-", "")])
-    known = language.words("text", "stopwords") | frozenset(language.numbers)
-    return frozenset(word for word in words if len(word) > 1 and word not in known and not word.isdigit())
+    common = language.words("text", "stopwords") | frozenset(language.numbers)
+    return frozenset(word for word in words if len(word) > 1 and word not in common and not word.isdigit())
 
 
 def words_left(text: str, words: frozenset[str]) -> frozenset[str]:
     """Return those of a secret's words that are in a text, spelled or as a word that is `ALIKE`."""
     spelled = [re.sub(r"\W", "", letters) for letters in _LETTERS.findall(text.lower())]
-    said = [*re.findall(r"\w+", text.lower()), *spelled]
+    written = [*re.findall(r"\w+", text.lower()), *spelled]
     return frozenset(
-        word for word in words if any(SequenceMatcher(None, word, other).ratio() >= ALIKE for other in said)
+        word for word in words if any(SequenceMatcher(None, word, other).ratio() >= ALIKE for other in written)
     )
