@@ -62,7 +62,6 @@ def _points(sentence: Sentence, at: int, people: list[SpokenTurn], caller: Role 
 
 
 def introduction(sentence: Sentence) -> int:
-    """Return the characters of greeting and name at the beginning of a sentence; 0 if nothing follows."""
+    """Return the number of characters of greeting and name at the beginning of a sentence."""
     matches = (pattern.match(sentence.text) for pattern in sentence.pack.patterns("summary", "introduction"))
-    last = max((match.end() for match in matches if match), default=0)
-    return last if last < len(sentence.text) else 0
+    return max((match.end() for match in matches if match), default=0)

@@ -94,7 +94,8 @@ def _is_done(task: dict[str, Any], action: dict[str, Any]) -> bool:
 
 
 def _without_introduction(sentence: Sentence) -> Evidence:
-    return sentence.evidence((introduction(sentence), len(sentence.text)))
+    first = introduction(sentence)
+    return sentence.evidence((first, len(sentence.text)) if first < len(sentence.text) else None)
 
 
 def _quoted(part: str, quotes: list[Evidence], parties: dict[str, str], material: Material) -> SummaryPart:

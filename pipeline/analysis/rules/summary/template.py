@@ -92,13 +92,17 @@ class Wording:
 
     def _named(self, title: str, owner: str | None) -> str:
         """Return a title with known names instead of "the customer", and "their" for what its owner has."""
+        their = self.words.get("summary", "their", "")
         for listener, party in self.words.get("tasks", "listener_is", {}).items():
             role = other(Role(listener)) or listener
-            if role == owner and (their := self.words.get("summary", "their")):
+            if role == owner and their:
                 title = title.replace(f"{party}'s", their)
             elif role != owner and role in self.known:
+                name = self.known[role]
                 for pattern, replacement in self.words.rewrites("summary", f"named_{role}"):
-                    title = pattern.sub(lambda _, text=replacement.format(name=self.known[role]): text, title)
+                    title = pattern.sub(lambda _, text=replacement.format(name=name): text, title)
+                before, possessive, after = title.partition(f"{name}'s")
+                title = before + possessive + (after.replace(f"{name}'s", their) if their else after)
         return title
 
     def _joined(self, titles: list[str]) -> str:

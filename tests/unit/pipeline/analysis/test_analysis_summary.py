@@ -163,7 +163,8 @@ def test_a_summary_is_sentences_with_names_and_each_fact_once(subtests) -> None:
         ),
         "Anna Berg booked Linda Garcia's appointment (Mon, Apr 21, 11:00).": (
             GREETING, ("customer", "Hi, this is Linda Garcia. I would like to schedule an appointment."),
-            ("rep", "You're booked for Monday at 11 a.m."), ("rep", "I've booked your appointment for Monday at 11 a.m."),
+            ("rep", "You're booked for Monday at 11 a.m."),
+            ("rep", "I've booked your appointment for Monday at 11 a.m."),
             ("customer", "Thank you, bye."),
         ),
         "Patricia Brown will bring their own forms": (
@@ -181,7 +182,8 @@ def test_a_summary_is_sentences_with_names_and_each_fact_once(subtests) -> None:
 @pytest.mark.parametrize(
     ("language", "line", "text"),
     [
-        ("en", "Hi, my name is June Carter, and I need a copy of my bill.", "June Carter said: “I need a copy of my bill.”"),
+        ("en", "Hi, my name is June Carter, and I need a copy of my bill.",
+         "June Carter said: “I need a copy of my bill.”"),
         ("de", "Guten Tag, mein Name ist Petra Lang, ich brauche eine Kopie der Rechnung.",
          "Petra Lang sagte: „Ich brauche eine Kopie der Rechnung.“"),
         ("es", "Hola, me llamo Ana Ruiz, necesito una copia de la factura.",
