@@ -26,7 +26,6 @@ MAX_PHRASES = 3.0  # of a piece
 # Log odds for a change of party between two pieces.
 CHANGE = -1.0
 ANSWER, SECOND_QUESTION = 2.5, -0.5  # after a question: a statement, another question
-QUESTION = 1.0  # after a statement
 REPLY = 1.2  # a piece that accepts or declines
 PAUSES = ((0.4, -2.0), (0.8, -1.0), (1.5, 0.0), (float("inf"), 0.7))  # by seconds of pause, up to
 ANSWER_PAUSE = 0.8  # min. seconds before an answer that shows a second party
@@ -86,8 +85,6 @@ def _change(before: SpokenPiece, after: SpokenPiece) -> float:
     odds = CHANGE + next(value for seconds, value in PAUSES if pause < seconds)
     if _asks(before):
         odds += SECOND_QUESTION if _asks(after) else ANSWER
-    elif _asks(after):
-        odds += QUESTION
     return odds + REPLY * _replies(after)
 
 

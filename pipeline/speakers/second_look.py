@@ -20,7 +20,7 @@ MIN_ANSWERS = 3  # of questions: fewer are no dialogue
 MIN_PIECES = 8  # with an embedding
 MAX_TESTED = 400  # pieces in the test, from the beginning
 PERMUTATIONS = 2000
-MAX_CHANCE = 0.02  # share of permutations that agree with the voices at least as well
+MAX_CHANCE = 0.01  # share of permutations that agree with the voices at least as well
 MAX_VOICE = 4.0  # log odds by the voice of a piece
 ROUNDS = 3
 

