@@ -5,8 +5,9 @@
     python -m bench.real figures [--json FILE]
 
 `run` stores every output in the folder and computes only missing ones. `figures` scores the stored outputs of this
-repository; it needs no recording and no model. Five commands measure single parts of the pipeline on real speech:
-announcements, doubt, labels, mono (diarization of mixed calls) and voices. Each has its own --help.
+repository; it needs no recording and no model. Six commands measure parts of the pipeline on real speech:
+announcements, doubt, labels, mono (diarization of mixed calls), telephone (calls over real lines) and voices. Each has
+its own --help.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from bench.real.sources import SourceMissing, Sources
 from bench.real.systems import RAW_WAYS, Raw, Switchboard
 
 MODELS = {"tiny.en": "whisper-tiny.en", "base": "whisper-base"}  # by the name in settings, the one in the store
-PARTS = ("announcements", "doubt", "labels", "mono", "voices")
+PARTS = ("announcements", "doubt", "labels", "mono", "telephone", "voices")
 SYSTEMS = ("switchboard", *RAW_WAYS)
 ON_BASE = (  # calls that are run with base as well: it takes twice the time
     *("mulaw", "amr-4.75", "music-10", "mixed", "menu", "single-words"),

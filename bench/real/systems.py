@@ -19,6 +19,7 @@ from typing import Any
 
 from bench.real.outputs import Doubted, HeardLabel, HeardTurn, RecognizedWord, SystemOutput
 from bench.real.sources import RATE
+from pipeline.process import Outcome
 
 RAW_WAYS = ("plain", "vad", "batched")
 BATCH_SIZE = 4
@@ -49,7 +50,8 @@ class Switchboard:
         )
         options = voices.DiarizationOptions(engine=engine, pipeline=diarization, device="cpu", threads=1)
         self._workers = _metered(lambda: asr.load(recognition), lambda: voices.load(options))
-        self.recorded: dict[Any, Any] = {}  # what the stages of the last call gave
+        self.recorded: dict[Any, Any] = {}  # results of the stages of the last call
+        self.outcome: Outcome | None = None  # of the last call
 
     def __call__(self, *paths: Path, terms: Sequence[str] = ()) -> SystemOutput:
         """Return the output for a recording of one or two channels, or one per party; `terms` are the workspace's."""
@@ -76,7 +78,7 @@ class Switchboard:
             options = ProcessOptions(scratch=Path(folder).as_uri())
             journal = MemoryJournal({Stage.FETCH: recordings})
             outcome = asyncio.run(process(call, self._workers, roster, journal, options))
-            self.recorded = journal.results
+            self.recorded, self.outcome = journal.results, outcome
         seconds = dict(self._workers.seconds)
         seconds["rest"] = max(0.0, time.process_time() - before - sum(seconds.values()))
         return _output(paths[0].stem, self.model, outcome.transcript, seconds)

@@ -43,15 +43,15 @@ REQUIRED: dict[str, str] = {
         counter no border done at_once when colleague with_me joint coordinated only_with_date whether
         pronouns dative aside permission from_us oblige promise tag thing reported
     """,
-    "actions": "kinds passive done done_by_customer not_done border opening reader to_address",
+    "actions": "kinds resets passive done done_by_customer not_done border opening reader to_address",
     "tone": """
         polite positive negative trouble intensifiers negations neutral strong complaint laughter care warm
         wishes
     """,
     "statistics": "backchannels questions",
     "summary": """
-        template parties day agreed reason voicemail wrong_number removal anything_else refused resolved closing
-        declined
+        template parties day promised done_by quoted named_rep named_customer their introduction agreed reason
+        voicemail wrong_number removal anything_else refused resolved closing declined
     """,
     "notice": "recorded not_recorded",
     "topics": "announcing capitals general",
@@ -70,7 +70,7 @@ OPTIONAL = {
     "summary": " ".join(CallOutcome),  # phrases of an outcome
     "numbers": "short_one ordinal_suffix other_ordinals upto",
     "dates": "other_weekdays day_first",
-    "tasks": "present open verb_last clitics listener listener_is",
+    "tasks": "present open verb_last clitics listener speaker listener_is",
 }
 """Keys for what only some languages have."""
 TABLES = {
@@ -91,7 +91,12 @@ FLAGS = {
     "tasks": "verb_last",
     "topics": "capitals",
 }
-PAIRS = {"dates": "rules times", "tasks": "endings listener", "actions": "reader"}
+PAIRS = {
+    "dates": "rules times",
+    "tasks": "endings listener speaker",
+    "actions": "reader",
+    "summary": "promised done_by named_rep named_customer",
+}
 LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12, ("dates", "quarters"): 4}
 DATE_RULES = """
     offset next_morning offset_week offset_fortnight weekday weekday_after next_weekday this_week_weekday

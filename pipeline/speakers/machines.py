@@ -29,7 +29,8 @@ BEEP_SECONDS = 4.0  # max. seconds from the end of a greeting to its beep
 REPLY_SECONDS = 1.5  # max. seconds until a reply to a person
 VOICE_TOLERANCE = 0.5  # max. seconds from a voice's span to a word of that voice
 MIN_REPLY_SECONDS = 0.6  # shorter speech in the other channel is not a reply
-MIN_ANSWERED = 3  # pieces of a channel that the other party answers: then a person speaks
+MIN_ANSWERED = 3  # pieces that the other party answers: then a person speaks
+ANSWER_SECONDS = 4.0  # max. seconds until an answer
 CERTAIN = ("sure", "voicemail", "recording_notice")
 SOUNDS = (LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.MUSIC, LabelKind.BEEP, LabelKind.DTMF)
 
@@ -94,7 +95,8 @@ def refine(labels: Labels, texts: Sequence[ChunkText], voices: Voices = ()) -> L
     for channel, channel_labels in enumerate(labels):
         other = [piece for at, channel_pieces in enumerate(pieces) if at != channel for piece in channel_pieces]
         passages = _passages(pieces[channel], channel_labels, None if len(labels) == 1 else other)
-        refined.append(_painted(channel_labels, [] if _takes_turns(passages, other) else passages))
+        others = other if len(labels) > 1 else _of_other_voices(pieces[channel], passages)
+        refined.append(_painted(channel_labels, [] if _takes_turns(passages, others) else passages))
     return tuple(refined)
 
 
@@ -174,10 +176,19 @@ def _takes_turns(passages: Sequence[MachinePassage], other: Sequence[Piece]) -> 
         return False
     following = [*(piece.start for piece in pieces[1:]), math.inf]
     answered = sum(
-        any(piece.end <= (speech.start + speech.end) / 2 <= end for speech in other)
+        any(
+            piece.end <= (speech.start + speech.end) / 2 <= end and speech.start - piece.end <= ANSWER_SECONDS
+            for speech in other
+        )
         for piece, end in zip(pieces, following[: len(pieces)], strict=True)
     )
     return answered >= MIN_ANSWERED
+
+
+def _of_other_voices(pieces: Sequence[Piece], passages: Sequence[MachinePassage]) -> list[Piece]:
+    """Return the pieces of a mixed channel in other voices than those of the passages."""
+    voices = {piece.voice for passage in passages for piece in passage.pieces}
+    return [piece for piece in pieces if piece.voice and piece.voice not in voices]
 
 
 def _take_beginning(pieces: Sequence[Piece], is_machine: list[bool], other: Sequence[Piece]) -> None:

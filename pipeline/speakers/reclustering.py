@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from pipeline.domain.speech import ChunkText, Diarization, Span, SpeakerSpan, Voiceprint
+from pipeline.domain.speech import Diarization, Span, SpeakerSpan, Voiceprint
 from pipeline.speakers.channel_voices import MARGIN, MIN_SECONDS, clusters
-from pipeline.speakers.machines import cut
 
 # Measured on the development half of real voices (README).
 SURE_SECONDS = 1.5  # of a clustered piece
@@ -24,11 +23,6 @@ VOICEPRINT_SECONDS = 3.0  # of pieces in a voiceprint
 MAX_PIECES = 4000  # evenly spread over the call: some hours of talk; their distances need 64 MB
 
 Vector = np.ndarray
-
-
-def pieces_to_embed(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]) -> list[Span]:
-    """Return the pieces of a mixed call in order; `spans` are the diarizer's."""
-    return [Span(words[0].start, words[-1].end) for _, _, words in cut(texts, spans)]
 
 
 def with_margin(pieces: Sequence[Span]) -> list[Span]:
@@ -46,12 +40,7 @@ def reclustered(
     is long enough to cluster, or if a dissolved voice would be unlike all remaining ones or has too few such pieces to
     decide: people who interrupt each other produce short ones.
     """
-    remaining_prints = iter(prints)
-    vectors: dict[Span, Vector] = {}
-    for piece in pieces:
-        voiceprint = next(remaining_prints) if _wide(piece).duration >= MIN_SECONDS else None
-        if voiceprint is not None:
-            vectors[piece] = np.asarray(voiceprint.vector)
+    vectors = embedded(pieces, prints)
     diarized = {piece: _diarized(piece, diarization.spans) for piece in pieces}
     sure = {piece: vector for piece, vector in vectors.items() if piece.duration >= SURE_SECONDS}
     centers = _centers(sure, diarized, min_cosine)
@@ -65,7 +54,14 @@ def reclustered(
     labels = {speaker: _letter(at) for at, speaker in enumerate(dict.fromkeys(speakers.values()))}
     spans = tuple(SpeakerSpan(piece.start, piece.end, labels[speaker]) for piece, speaker in speakers.items())
     model = next(voiceprint.model for voiceprint in prints if voiceprint is not None)
-    return Diarization(spans, _voiceprints(spans, vectors, model, min_cosine), diarization.engine)
+    return Diarization(spans, voiceprints_of(spans, vectors, model, min_cosine), diarization.engine)
+
+
+def embedded(pieces: Sequence[Span], prints: Sequence[Voiceprint | None]) -> dict[Span, Vector]:
+    """Return the unit vector of each piece that has one; `prints` are of `with_margin(pieces)`."""
+    long_enough = (piece for piece in pieces if _wide(piece).duration >= MIN_SECONDS)
+    pairs = zip(long_enough, prints, strict=True)
+    return {piece: np.asarray(voiceprint.vector) for piece, voiceprint in pairs if voiceprint is not None}
 
 
 def _wide(piece: Span) -> Span:
@@ -189,7 +185,7 @@ def _speaker(piece: Span, nearest: Mapping[Span, int], diarized: int | None) -> 
     return nearest[min(nearest, key=lambda other: max(other.start - piece.end, piece.start - other.end))]
 
 
-def _voiceprints(
+def voiceprints_of(
     spans: Sequence[SpeakerSpan], vectors: Mapping[Span, Vector], model: str, min_cosine: float
 ) -> dict[str, Voiceprint]:
     """Return the mean of each speaker's pieces, including short ones: a voice says little in a call."""

@@ -24,7 +24,13 @@ CODE = {
     Stage.RECOGNITION: ("asr", "steps/recognize.py", "steps/vocabulary.py"),
     Stage.REDACTION: ("redaction", "steps/redact.py"),
     Stage.DIARIZATION: ("diarization",),
-    Stage.RECLUSTERING: ("speakers/reclustering.py",),
+    Stage.RECLUSTERING: (
+        "speakers/reclustering.py",
+        "speakers/second_look.py",
+        "speakers/dialogue.py",
+        "speakers/roles.py",
+        "speakers/machines.py",
+    ),
     Stage.VOICES: ("steps/machine_voices.py", "speakers/machines.py", "speakers/channel_voices.py"),
     Stage.VOICEPRINT: ("speakers/gate.py", "speakers/voiceprint.py"),
 }

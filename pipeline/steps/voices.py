@@ -6,7 +6,8 @@ from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import public_message
 from pipeline.record_texts import warning_text
 from pipeline.speakers import gate
-from pipeline.speakers.reclustering import pieces_to_embed, reclustered, with_margin
+from pipeline.speakers.reclustering import reclustered, with_margin
+from pipeline.speakers.second_look import spoken_pieces, two_voices
 from pipeline.steps.call_run import NO_ENGINE, CallRun
 
 
@@ -29,10 +30,12 @@ async def recluster(run: CallRun, recognized: Recognized, diarization: Diarizati
 
 
 async def _recluster(run: CallRun, recognized: Recognized, diarization: Diarization, min_cosine: float) -> Diarization:
-    pieces = await run.workers.compute(pieces_to_embed, recognized.texts, diarization.spans)
+    spoken = await run.workers.compute(spoken_pieces, recognized.texts, diarization.spans)
+    pieces = [piece.span for piece in spoken]
     wide = with_margin(pieces)
     voiceprints = await run.workers.voices(await run.sound.get(), 0, wide) if wide else []
-    return await run.workers.compute(reclustered, diarization, pieces, voiceprints, min_cosine)  # type: ignore[no-any-return]
+    by_voice = await run.workers.compute(reclustered, diarization, pieces, voiceprints, min_cosine)
+    return await run.workers.compute(two_voices, by_voice, spoken, voiceprints, min_cosine)  # type: ignore[no-any-return]
 
 
 async def rep_voiceprint(run: CallRun, audio: AudioAnalysis) -> Voiceprint | None:

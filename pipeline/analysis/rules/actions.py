@@ -68,8 +68,8 @@ def _reports(sentence: Sentence) -> Iterator[tuple[ActionKind, int, int]]:
     ends: list[int] = []
     for pattern in (pattern for key in keys for pattern in words.patterns("actions", key)):
         for match in pattern.finditer(text):
-            kind = _kind(match["verb"], words)
             first, last = _clause(text, match, words)
+            kind = _kind(match["verb"], text[first:last], words)
             if kind and not any(first <= end <= last for end in ends) and not _is_history(text, first, last, words):
                 ends.append(match.end())
                 yield kind, first, last
@@ -89,10 +89,12 @@ def _is_history(text: str, first: int, last: int, words: Pack) -> bool:
     return any(words.matches(*key, clause) for key in ruled_out) or words.matches("tasks", "conditional", text)
 
 
-def _kind(verb: str, words: Pack) -> ActionKind | None:
+def _kind(verb: str, clause: str, words: Pack) -> ActionKind | None:
+    """Return the kind by the verb, except that a reset link that is sent is a reset."""
     kinds = words.get("actions", "kinds", {})
     forms = {verb.lower(), verb.lower().removesuffix("s")}
-    return next((ActionKind(kind) for kind, verbs in kinds.items() if forms & set(verbs.split())), None)
+    kind = next((ActionKind(kind) for kind, verbs in kinds.items() if forms & set(verbs.split())), None)
+    return ActionKind.RESET if kind is ActionKind.ORDER and words.matches("actions", "resets", clause) else kind
 
 
 def _title(text: str, turns: Turns, at: int, sentence: Sentence, now: datetime) -> str:

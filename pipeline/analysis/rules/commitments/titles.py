@@ -1,6 +1,7 @@
 import re
 
 from pipeline.analysis.rules.commitments.clauses import FREE, Candidate
+from pipeline.analysis.talk import other
 from pipeline.domain.speech import Role
 from pipeline.language.pack import Pack
 
@@ -44,13 +45,15 @@ def title(candidate: Candidate) -> str:
 
 
 def for_readers(text: str, speaker: Role, words: Pack) -> str:
-    """Adapt a title to readers outside the call: "Send you the form" -> "Send the customer the form".
+    """Adapt a title to readers outside the call: "Send you my form" -> "Send the customer the rep's form".
 
-    It is unchanged for languages whose pack has no `listener`, and for an unknown role of the speaker.
+    It is unchanged for languages whose pack has neither `listener` nor `speaker`, and for an unknown speaker.
     """
-    listener = words.get("tasks", "listener_is", {}).get(speaker.value)
-    for pattern, replacement in words.rewrites("tasks", "listener") if listener else ():
-        text = pattern.sub(replacement.replace("{listener}", listener), text)
+    names = words.get("tasks", "listener_is", {})
+    parties = {"listener": names.get(speaker.value), "speaker": names.get(other(speaker))}
+    for party, name in parties.items():
+        for pattern, replacement in words.rewrites("tasks", party) if name else ():
+            text = pattern.sub(replacement.replace(f"{{{party}}}", name), text)
     return text[:1].upper() + text[1:]
 
 

@@ -49,7 +49,7 @@ def reason(
 
 
 def _points(sentence: Sentence, at: int, people: list[SpokenTurn], caller: Role | None, names: frozenset[str]) -> float:
-    words, text = sentence.pack, sentence.text
+    words, text = sentence.pack, sentence.text[introduction(sentence) :]
     nothing = names | words.numbers.keys()
     meaning = len({token for token in tokens(text, words) if token not in nothing and not token.isdigit()})
     points = WORD * min(meaning, MAX_WORDS) + LATER * at
@@ -58,4 +58,10 @@ def _points(sentence: Sentence, at: int, people: list[SpokenTurn], caller: Role 
     is_asked = at > 0 and words.matches("direction", "gives_help", people[at - 1].text)
     points += ASKED * (is_asked and meaning >= MIN_WORDS)
     points += QUESTION * text.endswith("?") + EMPTY * (meaning < MIN_WORDS)
-    return points + INTRODUCTION * (meaning < FEW_WORDS and words.matches("people", "self", text))
+    return points + INTRODUCTION * (meaning < FEW_WORDS and words.matches("people", "self", sentence.text))
+
+
+def introduction(sentence: Sentence) -> int:
+    """Return the number of characters of greeting and name at the beginning of a sentence."""
+    matches = (pattern.match(sentence.text) for pattern in sentence.pack.patterns("summary", "introduction"))
+    return max((match.end() for match in matches if match), default=0)

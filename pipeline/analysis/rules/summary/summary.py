@@ -2,12 +2,12 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline.analysis.rules.summary.outcome import outcome
-from pipeline.analysis.rules.summary.reason import reason
-from pipeline.analysis.rules.summary.template import SummaryPart, done, fill, lines_of, steps
+from pipeline.analysis.rules.summary.reason import introduction, reason
+from pipeline.analysis.rules.summary.template import SummaryPart, Wording, done, fill, lines_of, steps
 from pipeline.analysis.rules.summary.topics import topics
 from pipeline.analysis.talk import Sentence, read
 from pipeline.domain.insight import Evidence, Finding, Material
-from pipeline.domain.vocabulary import CallOutcome
+from pipeline.domain.vocabulary import ActionKind, CallOutcome
 from pipeline.language.pack import missing, pack
 
 ENDINGS = frozenset({CallOutcome.REFUSED, CallOutcome.WRONG_NUMBER})  # outcomes whose sentence belongs in a summary
@@ -18,7 +18,7 @@ class SummaryStep:
     """Summary by template, the workspace's or the language's: reason, agreements, open tasks, next step."""
 
     name = "summary"
-    version = 4
+    version = 5
 
     def run(self, material: Material) -> Finding:
         turns = read(material, machines=True)
@@ -70,38 +70,49 @@ def _names(material: Material) -> frozenset[str]:
 def _parts(
     material: Material, why: tuple[Sentence, ...], ending: Evidence | None, tasks: list[dict[str, Any]]
 ) -> list[SummaryPart]:
-    names = _parties(material)
-    parts = [_quoted("reason", [sentence.evidence() for sentence in why], names, material)] if why else []
-    words, template = pack(material.transcript.language), material.roster.summary
+    words, template, known = pack(material.transcript.language), material.roster.summary, _known_names(material)
+    parties = {**words.get("summary", "parties", {}), **known}
     actions = material.value_of("actions").get("actions", [])
-    parts += done(actions, lambda party: names.get(party, party), words, template)
-    parts += steps(tasks, lambda task: names.get(task["owner"], task["owner"]), words, template)
+    tasks = [task for task in tasks if not any(_is_done(task, action) for action in actions)]
+    wording = Wording(words, parties, known)
+    parts = done(actions, wording, template) + steps(tasks, wording, template)
+    if why:
+        parts.append(_quoted("reason", [_without_introduction(sentence) for sentence in why], parties, material))
     if ending and ending not in [sentence.evidence() for sentence in why]:
-        parts.append(_quoted("ending", [ending], names, material))
+        parts.append(_quoted("ending", [ending], parties, material))
     return parts
 
 
-def _quoted(part: str, quotes: list[Evidence], names: dict[str, str], material: Material) -> SummaryPart:
+def _is_done(task: dict[str, Any], action: dict[str, Any]) -> bool:
+    """Return whether an action already says what a task says: an appointment made in the call, or the same words."""
+    said, done_by = task["evidence"], action["evidence"]
+    if said["turn"] == done_by["turn"] and said["start"] < done_by["end"] and done_by["start"] < said["end"]:
+        return bool(task["due_date"] == action["date"])
+    is_same_time = task["due_time"] is None or action["time"] is None or task["due_time"] == action["time"]
+    is_appointment = task["kind"] == "appointment" and action["kind"] == ActionKind.APPOINTMENT.value
+    return is_appointment and task["due_date"] == action["date"] and is_same_time
+
+
+def _without_introduction(sentence: Sentence) -> Evidence:
+    first = introduction(sentence)
+    return sentence.evidence((first, len(sentence.text)) if first < len(sentence.text) else None)
+
+
+def _quoted(part: str, quotes: list[Evidence], parties: dict[str, str], material: Material) -> SummaryPart:
     label = next(turn.speaker for turn in material.transcript.turns if turn.index == quotes[0].turn)
     role = next((speaker.role.value for speaker in material.transcript.speakers if speaker.label == label), "")
-    text = " ".join(evidence.quote for evidence in quotes)
-    return SummaryPart(
-        part, f"{names.get(role, label)}: {text}", tuple(asdict(evidence) for evidence in quotes), text, label
-    )
+    text = " ".join(evidence.quote for evidence in quotes).rstrip(" ,;")
+    sentence = pack(material.transcript.language).get("summary", "quoted", "{owner}: {quote}")
+    line = sentence.format(owner=parties.get(role, label), quote=text[:1].upper() + text[1:])
+    return SummaryPart(part, line, tuple(asdict(evidence) for evidence in quotes), text, label)
 
 
-def _parties(material: Material) -> dict[str, str]:
-    """Return the parties' names by role: the known name, else a word of the call's language.
-
-    Empty for unknown roles: the summary then uses the labels of speakers.
-    """
-    names = dict(pack(material.transcript.language).get("summary", "parties", {}))
+def _known_names(material: Material) -> dict[str, str]:
+    """Return the known names of the parties by role."""
     agent = material.value_of("agent")
-    if name := agent.get("name") or agent.get("spoken_name"):
-        names["rep"] = name
-    if spoken := material.value_of("contacts").get("heard", {}).get("name"):
-        names["customer"] = spoken["value"]
-    return names
+    spoken = material.value_of("contacts").get("heard", {}).get("name")
+    names = {"rep": agent.get("name") or agent.get("spoken_name"), "customer": spoken and spoken["value"]}
+    return {role: name for role, name in names.items() if name}
 
 
 def _sentence(line: str, part: SummaryPart) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from string import Formatter
 from typing import Any
 
+from pipeline.analysis.talk import other
+from pipeline.domain.speech import Role
 from pipeline.domain.summaries import PARTS, SummaryTemplate
 from pipeline.language.pack import Pack
 
@@ -12,7 +14,9 @@ MAX_TASKS = 3  # tasks in one part, unless a template says otherwise
 AGREED = frozenset({"appointment", "request"})  # kinds of task with consent of the other party
 
 
-_TWO_ENDS = re.compile(r"([?!…])\.")
+_TWO_ENDS = re.compile(r"([.?!…](?: ?[”“»])?)\.")
+PROMISED, DONE = "promised", "done_by"  # forms of a sentence in the language pack, by the form of the title
+PLAIN = "{owner}: {titles}"  # the form of a language without a pack
 
 
 class TemplateInvalid(ValueError):
@@ -63,16 +67,55 @@ def lines_of(template: SummaryTemplate, usual: Iterable[str]) -> tuple[str, ...]
     )
 
 
-def steps(
-    tasks: list[dict[str, Any]],
-    owner: Callable[[dict[str, Any]], str],
-    words: Pack,
-    template: SummaryTemplate | None = None,
-) -> list[SummaryPart]:
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Words of sentences about the parties: the pack, a word or name for each party, and the known names, by role."""
+
+    words: Pack
+    parties: Mapping[str, str]
+    known: Mapping[str, str]
+
+    def sentences(self, items: list[dict[str, Any]], owner: str, form: str) -> str:
+        """Return a sentence for each owner and form of title: "Ana will call back (Fri, Mar 6) and send the form"."""
+        titles_by_sentence: dict[tuple[str, str], list[str]] = {}
+        for item in items:
+            forms = self.words.rewrites("summary", form)
+            sentence = next((sentence for pattern, sentence in forms if pattern.search(item["title"])), PLAIN)
+            of = item[owner] if sentence != "{titles}" else None
+            title = self._named(_title_with_date(item, self.words), of)
+            titles_by_sentence.setdefault((item[owner], sentence), []).append(title)
+        text = "; ".join(
+            sentence.format(owner=self.parties.get(role, role), titles=", ".join(titles), clauses=self._joined(titles))
+            for (role, sentence), titles in titles_by_sentence.items()
+        )
+        return text[:1].upper() + text[1:]
+
+    def _named(self, title: str, owner: str | None) -> str:
+        """Return a title with known names instead of "the customer", and "their" for what its owner has."""
+        their = self.words.get("summary", "their", "")
+        for listener, party in self.words.get("tasks", "listener_is", {}).items():
+            role = other(Role(listener)) or listener
+            if role == owner and their:
+                title = title.replace(f"{party}'s", their)
+            elif role != owner and role in self.known:
+                name = self.known[role]
+                for pattern, replacement in self.words.rewrites("summary", f"named_{role}"):
+                    title = pattern.sub(lambda _, text=replacement.format(name=name): text, title)
+                before, possessive, after = title.partition(f"{name}'s")
+                title = before + possessive + (after.replace(f"{name}'s", their) if their else after)
+        return title
+
+    def _joined(self, titles: list[str]) -> str:
+        """Return titles as clauses of one sentence: "send the form, call back and pay"."""
+        clauses = [title if re.match(r"I\b|\w[A-Z]", title) else title[:1].lower() + title[1:] for title in titles]
+        return f" {self.words.get('tasks', 'and')} ".join(filter(None, (", ".join(clauses[:-1]), clauses[-1])))
+
+
+def steps(tasks: list[dict[str, Any]], wording: Wording, template: SummaryTemplate | None = None) -> list[SummaryPart]:
     """Return the parts for agreements, open tasks and next step: of several tasks, the one due first if the template
     uses it.
 
-    `owner` returns the name of a task's owner; `template` limits the tasks of each part.
+    `template` limits the tasks of each part.
     """
 
     def limit(part: str) -> int:
@@ -85,7 +128,7 @@ def steps(
     agreed = [task for task in surest if task["kind"] in AGREED][: limit("agreed")]
     open_tasks = [task for task in surest if task["kind"] not in AGREED][: limit("open")]
     parts = (("agreed", agreed), ("open", open_tasks), ("next_step", [ahead] if ahead else []))
-    return [_part(part, chosen, owner, words) for part, chosen in parts if chosen]
+    return [_part(part, chosen, wording, "owner", PROMISED) for part, chosen in parts if chosen]
 
 
 def _due(task: dict[str, Any]) -> tuple[str, str]:
@@ -93,33 +136,32 @@ def _due(task: dict[str, Any]) -> tuple[str, str]:
 
 
 def done(
-    actions: list[dict[str, Any]], party: Callable[[str], str], words: Pack, template: SummaryTemplate | None = None
+    actions: list[dict[str, Any]], wording: Wording, template: SummaryTemplate | None = None
 ) -> list[SummaryPart]:
-    """Return the part for what was done in the call; `party` returns a party's name."""
+    """Return the part for what was done in the call."""
     most = template.most("done") if template else None
     chosen = actions[: MAX_TASKS if most is None else most]
     items = [
         {**action, "due_expression": None, "due_date": action["date"], "due_time": action["time"]} for action in chosen
     ]
-    return [_part("done", items, lambda action: party(action["by"]), words)] if chosen else []
+    return [_part("done", items, wording, "by", DONE)] if chosen else []
 
 
-def _part(part: str, chosen: list[dict[str, Any]], owner: Callable[[dict[str, Any]], str], words: Pack) -> SummaryPart:
+def _part(part: str, chosen: list[dict[str, Any]], wording: Wording, owner: str, form: str) -> SummaryPart:
     chosen = sorted(chosen, key=lambda task: task["evidence"]["start"])
-    titles_by_owner: dict[str, list[str]] = {}
-    for task in chosen:
-        titles_by_owner.setdefault(owner(task), []).append(_title_with_date(task, words))
-    text = "; ".join(f"{name}: {', '.join(titles)}" for name, titles in titles_by_owner.items())
-    return SummaryPart(part, text, tuple(task["evidence"] for task in chosen))
+    return SummaryPart(part, wording.sentences(chosen, owner, form), tuple(task["evidence"] for task in chosen))
 
 
 def _title_with_date(task: dict[str, Any], words: Pack) -> str:
     """Return the title with its day as people write it, else with the words for it: each fact once."""
-    when = task["due_expression"] or ""
-    if task["due_date"]:
-        when = day_in_words(date.fromisoformat(task["due_date"]), words)
-        when += f", {task['due_time']}" if task["due_time"] else ""
-    return f"{task['title']} ({when})" if when and when.lower() not in task["title"].lower() else task["title"]
+    title, said = task["title"], task["due_expression"] or ""
+    if not task["due_date"]:
+        return f"{title} ({said})" if said and said.lower() not in title.lower() else title
+    if said:
+        shorter = " ".join(re.sub(rf"\s*\b{re.escape(said)}\b", "", title, flags=re.IGNORECASE).split())
+        title = shorter if len(shorter.split()) > 1 else title
+    when = day_in_words(date.fromisoformat(task["due_date"]), words)
+    return f"{title} ({when}, {task['due_time']})" if task["due_time"] else f"{title} ({when})"
 
 
 def day_in_words(day: date, words: Pack) -> str:

@@ -116,5 +116,5 @@ def test_the_summary_names_what_was_done_once_with_a_day_as_people_write_it() ->
         ("customer", "I'd like to move my boiler appointment."),
         ("rep", "I've booked your appointment for Tuesday at 8:15."), ("customer", "Thanks, bye."),
     )["summary"]  # fmt: skip
-    assert summary["text"].endswith("Done: Anna Berg: Booked the customer's appointment (Tue, Apr 22, 08:15).")
+    assert summary["text"].endswith("Anna Berg booked the customer's appointment (Tue, Apr 22, 08:15).")
     assert [part["part"] for part in summary["sentences"]] == ["reason", "done"]

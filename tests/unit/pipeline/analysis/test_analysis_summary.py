@@ -60,8 +60,8 @@ LEAK = (
 def test_a_summary_says_why_there_was_a_call_and_what_is_open():
     finding = summary(*LEAK)
     assert finding.value["text"] == (
-        "Customer: I'm calling about my washing machine, the door is leaking. "
-        "Open: Anna Berg: Send a technician (Fri, Apr 18)."
+        "The customer said: “I'm calling about my washing machine, the door is leaking.” "
+        "Open: Anna Berg will send a technician (Fri, Apr 18)."
     )
     assert [(sentence["part"], sentence["turns"]) for sentence in finding.value["sentences"]] == [
         ("reason", [1]),
@@ -83,14 +83,14 @@ def test_what_is_quoted_in_a_summary_was_said_where_it_points():
     ("language", "why", "promise", "first", "text"),
     [
         ("en", "Hello there. I'm calling to move my cleaning.", "I'll mail the form today and call you on Friday.",
-         "Next: Agent: Mail the form (Wed, Apr 16).", "to move my cleaning"),
+         "Next: The agent will mail the form (Wed, Apr 16).", "to move my cleaning"),
         ("de", "Guten Tag. Ich möchte meine Reinigung verschieben.",
          "Ich schicke Ihnen heute das Formular. Ich rufe Sie am Freitag an.", "Als Nächstes: Ansprechpartner:",
          "meine Reinigung verschieben"),
         ("es", "Buenos días. Quería cambiar la limpieza.", "Le mando hoy el formulario. Le llamo el viernes.",
          "Próximo paso: Agente:", "cambiar la limpieza"),
         ("fr", "Bonjour. Je voudrais déplacer le nettoyage.",
-         "Je vous envoie le formulaire aujourd'hui. Je vous rappelle vendredi.", "Prochaine étape : Conseiller:",
+         "Je vous envoie le formulaire aujourd'hui. Je vous rappelle vendredi.", "Prochaine étape : Conseiller :",
          "déplacer le nettoyage"),
     ],
 )  # fmt: skip
@@ -153,3 +153,49 @@ def test_nobody_speaks():
 def test_an_outcome_in_other_words(language: str, text: str, outcome: str) -> None:
     lines = (("rep", "Northwind, Anna."), ("customer", text), ("rep", "Okay."), ("customer", "Bye."))
     assert summary(*lines, language=language).value["outcome"] == outcome
+
+
+def test_a_summary_is_sentences_with_names_and_each_fact_once(subtests) -> None:
+    calls = {
+        "Patricia Brown said: “I lost my debit card.” Anna Berg ordered a new card for Patricia Brown.": (
+            GREETING, ("customer", "Hi, my name is Patricia Brown. I lost my debit card."),
+            ("rep", "I've ordered a new card for you."), ("customer", "Thank you, bye."),
+        ),
+        "Anna Berg booked Linda Garcia's appointment (Mon, Apr 21, 11:00).": (
+            GREETING, ("customer", "Hi, this is Linda Garcia. I would like to schedule an appointment."),
+            ("rep", "You're booked for Monday at 11 a.m."),
+            ("rep", "I've booked your appointment for Monday at 11 a.m."),
+            ("customer", "Thank you, bye."),
+        ),
+        "Patricia Brown will bring their own forms": (
+            GREETING, ("customer", "Hello, this is Patricia Brown. I'd like to see a consultant about my loan."),
+            ("rep", "Come on Friday at nine."), ("customer", "Okay, I'll bring my own forms."),
+        ),
+    }  # fmt: skip
+    for text, lines in calls.items():
+        with subtests.test(text):
+            value = summary(*lines).value["text"]
+            assert text in value, value
+            assert "gent will" not in value and value.count("11:00") <= 1
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "text"),
+    [
+        ("en", "Hi, my name is June Carter, and I need a copy of my bill.",
+         "June Carter said: “I need a copy of my bill.”"),
+        ("de", "Guten Tag, mein Name ist Petra Lang, ich brauche eine Kopie der Rechnung.",
+         "Petra Lang sagte: „Ich brauche eine Kopie der Rechnung.“"),
+        ("es", "Hola, me llamo Ana Ruiz, necesito una copia de la factura.",
+         "Ana Ruiz dijo: «Necesito una copia de la factura.»"),
+        ("fr", "Bonjour, je m'appelle Anne Petit, je voudrais une copie de la facture.",
+         "Anne Petit a dit : « Je voudrais une copie de la facture. »"),
+        ("pt", "Olá, meu nome é Ana Souza, preciso de uma cópia da fatura.",
+         "Ana Souza disse: “Preciso de uma cópia da fatura.”"),
+    ],
+)  # fmt: skip
+def test_a_reason_is_quoted_without_greeting_and_name(language: str, line: str, text: str) -> None:
+    value = summary(("rep", "..."), ("customer", line), language=language).value
+    assert value["text"].startswith(text)
+    [sentence] = value["sentences"]
+    assert sentence["text"] in line

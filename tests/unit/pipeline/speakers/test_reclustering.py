@@ -3,7 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline.domain.speech import Diarization, Span, SpeakerSpan, Voiceprint
-from pipeline.speakers.reclustering import pieces_to_embed, reclustered, with_margin
+from pipeline.speakers.reclustering import reclustered, with_margin
+from pipeline.speakers.second_look import spoken_pieces
 from tests.unit.pipeline.speakers.test_machines import said
 
 LEAST = 0.45
@@ -108,8 +109,8 @@ def test_without_a_piece_to_cluster_the_diarization_stays() -> None:
 
 def test_words_are_cut_at_sentences_pauses_and_changes_of_the_diarizer() -> None:
     texts = [said("Is it you? Yes, speaking.", 0, 3)]
-    whole = pieces_to_embed(texts, ())
+    whole = [piece.span for piece in spoken_pieces(texts, ())]
     assert len(whole) == 2
-    cut = pieces_to_embed(texts, [SpeakerSpan(0, whole[1].start + 0.5, "A"), SpeakerSpan(whole[1].start + 0.5, 3, "B")])
+    cut = spoken_pieces(texts, [SpeakerSpan(0, whole[1].start + 0.5, "A"), SpeakerSpan(whole[1].start + 0.5, 3, "B")])
     assert len(cut) == 3
     assert with_margin([Span(0, 0.2), Span(1, 2)]) == [Span(0.9, 2.1)]
