@@ -41,7 +41,7 @@ REQUIRED: dict[str, str] = {
         endings again fillers commit passive receive third offer request appointment action idle with_date
         addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
         counter no border done at_once when colleague with_me joint coordinated only_with_date whether
-        pronouns dative aside permission from_us oblige promise tag thing reported
+        pronouns dative aside permission from_us oblige promise tag thing reported concepts
     """,
     "actions": "kinds passive done done_by_customer not_done border opening reader to_address",
     "tone": """
@@ -79,7 +79,7 @@ TABLES = {
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
-    "tasks": "listener_is",
+    "tasks": "concepts listener_is",
     "actions": "kinds",
     "redaction": "phrases",
     "summary": "parties",
