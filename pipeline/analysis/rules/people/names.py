@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -19,13 +20,16 @@ from pipeline.analysis.rules.people.introductions import (
     given_after,
     given_name,
     introductions,
+    plausible,
     reached,
     spoken_for,
+    trimmed,
     words_of,
 )
 from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
+from pipeline.language.pack import PROPER
 from pipeline.language.spoken.phonetics import alike, folded
 from pipeline.language.spoken.spelling import Remark, remarks, rewritten, spelled_words
 
@@ -64,7 +68,7 @@ def name_of(
     if best is None:
         first = next((item for item in letters if item[2]), None)
         return Fact(first[0].capitalize(), first[1], is_spelled=True) if first else None
-    full, is_spelled = _with_given(best, turns), False
+    full, is_spelled = _corrected(_with_given(best, turns), turns[best.spoken.turn :][:1]), False
     for word, _, asked, turn in letters:
         corrected = _spelled(full, word, asked or turn == best.spoken.turn)
         full, is_spelled = (corrected, True) if corrected else (full, is_spelled)
@@ -117,6 +121,21 @@ def _with_given(best: NameClaim, turns: Turns) -> str:
     return best.spoken.full
 
 
+def _corrected(name: str, turns: Turns) -> str:
+    """Return the name with the last name that corrects it: "Kate Pepin, no, not Pepin, Paquin"."""
+    for turn in turns:
+        last = re.escape(name.split()[-1])
+        words = sorted(turn.pack.get("numbers", "corrections", ()), key=len, reverse=True)
+        denials = turn.pack.get("tasks", "concepts", {}).get("not", "").split()
+        breaks = "|".join(map(re.escape, words))
+        not_this = rf"(?:\w+[,. ]+){{0,4}}?(?:{'|'.join(map(re.escape, denials))}) {last}"
+        pattern = rf"\b{last}[,.…]* (?i:{not_this}|(?:\w{{1,4}}, )?(?:{breaks}))[,.…]* (?P<new>{PROPER})(?=[,.!?]|$)"
+        match = re.search(pattern, turn.text) if words and denials else None
+        if match and trimmed(match["new"], turn.pack) == match["new"] and plausible(match["new"], match["new"], turn.pack):
+            return " ".join([*name.split()[:-1], match["new"]])
+    return name
+
+
 def _near(first: str, second: str) -> bool:
     from rapidfuzz import fuzz
 
@@ -153,16 +172,21 @@ def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tup
     for spoken in _self_named(turn, asked, opening, contact_names):
         if spoken.name not in others:
             yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
+    for sentence in turn.sentences:
+        alone = bare_name(sentence)
+        if alone and listed(alone.name.split()[0]):
+            yield NameClaim(alone, LATE)  # it counts if it contains the name: "With a K. Kate Willis."
 
 
 def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
-    agreed = _is_confirmed(turns, at)
-    if agreed is False:
-        return
+    agreed, question = _is_confirmed(turns, at), turns[at].sentences[-1].text
     ours = {spoken.name for spoken in introductions(turns[at]) if not spoken.titled}
     spoken_to = (*addresses(turns[at]), *called(turns[at], contact_names))
-    rank = CONFIRMED if agreed else ADDRESSED
-    yield from (NameClaim(spoken, rank) for spoken in spoken_to if spoken.name not in ours)
+    for spoken in spoken_to:
+        if agreed is False and spoken.full in question:
+            continue  # "Good morning, Ms. Hill. Is this a bad time?" - "No, no." is about the time
+        if spoken.name not in ours:
+            yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
 
 
 def _asks_for_name(turn: SpokenTurn) -> bool:
