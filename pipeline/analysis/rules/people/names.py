@@ -8,6 +8,7 @@ from pipeline.analysis.rules.people.introductions import (
     SpokenName,
     addresses,
     answered,
+    asked_for,
     bare,
     bare_name,
     before_company,
@@ -63,6 +64,7 @@ def name_of(
     companies, team = frozenset(companies), frozenset(map(folded, ours))
     claims = [claim for claim in _claims(turns, tuple(contact_names)) if folded(claim.spoken.name) not in companies]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
+    claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
     best = _best(claims)
     letters = list(_letters(turns))
     if best is None:
@@ -73,6 +75,14 @@ def name_of(
         corrected = _spelled(full, word, asked or turn == best.spoken.turn)
         full, is_spelled = (corrected, True) if corrected else (full, is_spelled)
     return Fact(_remarked(full, turns) if not is_spelled else full, best.spoken.evidence, is_spelled)
+
+
+def _is_in_company(claim: NameClaim, companies: frozenset[str], turns: Turns) -> bool:
+    """Return whether it is only a word of a known company that the turn names: Sorriso of the Clínica Sorriso."""
+    text = next((folded(turn.text) for turn in turns if turn.turn.index == claim.spoken.turn), "")
+    name = folded(claim.spoken.name)
+    alone = len(claim.parts) == 1 and not claim.spoken.titled and len(re.findall(rf"\b{re.escape(name)}\b", text)) == 1
+    return alone and any(company in text and name in company.split() for company in companies)
 
 
 def _best(claims: list[NameClaim]) -> NameClaim | None:
@@ -179,6 +189,9 @@ def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tup
 
 
 def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
+    reply = turns[at + 1] if at + 1 < len(turns) else None
+    if reply and reply.role is Role.CUSTOMER and reply.pack.matches("people", "thats_me", reply.text):
+        yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))
     agreed, question = _is_confirmed(turns, at), turns[at].sentences[-1].text
     ours = {spoken.name for spoken in introductions(turns[at]) if not spoken.titled}
     spoken_to = (*addresses(turns[at]), *called(turns[at], contact_names))
