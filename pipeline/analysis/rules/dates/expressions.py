@@ -115,7 +115,8 @@ def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> 
 
 
 def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
-    return match[0] == "offset" and (match[1].groupdict().get("offset") or "").lower() in parts
+    words = (match[1].groupdict().get("offset") or "").lower().replace("-", " ")
+    return match[0] == "offset" and words in parts
 
 
 @lru_cache(maxsize=64)

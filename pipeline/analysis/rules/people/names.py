@@ -70,7 +70,7 @@ def name_of(
     if best is None:
         first = next((item for item in letters if item[2]), None)
         return Fact(first[0].capitalize(), first[1], is_spelled=True) if first else None
-    full, is_spelled = _corrected(_with_given(best, turns), turns[best.spoken.turn :][:1]), False
+    full, is_spelled = _corrected(_with_given(best, turns), best, turns), False
     for word, _, asked, turn in letters:
         corrected = _spelled(full, word, asked or turn == best.spoken.turn)
         full, is_spelled = (corrected, True) if corrected else (full, is_spelled)
@@ -131,9 +131,9 @@ def _with_given(best: NameClaim, turns: Turns) -> str:
     return best.spoken.full
 
 
-def _corrected(name: str, turns: Turns) -> str:
+def _corrected(name: str, claim: NameClaim, turns: Turns) -> str:
     """Return the name with the last name that corrects it: "Kate Pepin, no, not Pepin, Paquin"."""
-    for turn in turns:
+    for turn in (turn for turn in turns if turn.turn.index == claim.spoken.turn):
         last = re.escape(name.split()[-1])
         words = sorted(turn.pack.get("numbers", "corrections", ()), key=len, reverse=True)
         denials = turn.pack.get("tasks", "concepts", {}).get("not", "").split()
