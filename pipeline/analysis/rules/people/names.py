@@ -141,7 +141,11 @@ def _corrected(name: str, claim: NameClaim, turns: Turns) -> str:
         not_this = rf"(?:\w+[,. ]+){{0,4}}?(?:{'|'.join(map(re.escape, denials))}) {last}"
         pattern = rf"\b{last}[,.…]* (?i:{not_this}|(?:\w{{1,4}}, )?(?:{breaks}))[,.…]* (?P<new>{PROPER})(?=[,.!?]|$)"
         match = re.search(pattern, turn.text) if words and denials else None
-        if match and trimmed(match["new"], turn.pack) == match["new"] and plausible(match["new"], match["new"], turn.pack):
+        if (
+            match
+            and trimmed(match["new"], turn.pack) == match["new"]
+            and plausible(match["new"], match["new"], turn.pack)
+        ):
             return " ".join([*name.split()[:-1], match["new"]])
     return name
 

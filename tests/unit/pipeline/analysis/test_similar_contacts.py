@@ -21,7 +21,7 @@ pt | c: É a dona Teixeira. / r: O seu e-mail? / c: Rita ponto teixeira arroba c
 en | c: It's Mrs Hargreaves. / r: Morning, Mrs Hargreaves. / c: Hello. | June Hargreaves + Jane Hargreaves | ambiguous
 # another first name, another company, another spelling
 en | c: My name's Brett Kowalski, I'm with Prairie Insurance. / r: Hi. | Brent Kowalski; Rosthern Seed | new
-en | c: This is Brett Whitman. / r: Hi. | Brent Whitman; Whitman Seeds | new
+en | c: This is Paula Whitman. / r: Hi. | Pauline Whitman | new
 fr | c: Bonjour, je suis Fabrice Lenoir. / r: Bonjour. | Fabien Lenoir | new
 es | c: Soy Marcos Iglesias. / r: Hola. | Marcelo Iglesias | new
 de | c: Mein Name ist Walter Brandstetter. / r: Ihre Mail? / c: Walter Punkt Brandstetter at donaunetz Punkt at. | Walter Brandstätter | new
