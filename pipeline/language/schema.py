@@ -16,7 +16,8 @@ REQUIRED: dict[str, str] = {
         other_decimal_in
     """,
     "dates": """
-        weekdays months quarters offsets parts_of_day past from_agreed habit past_before past_after attributive rules times pm
+        weekdays months quarters offsets parts_of_day past from_agreed habit past_before past_after attributive rules
+        times pm
     """,
     "people": """
         titles not_names name_cues particles surnames towns_and_brands

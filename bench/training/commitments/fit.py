@@ -1,7 +1,7 @@
 """Fits the weights that separate tasks from talk, and scores them on calls that were not used for fitting.
 
-    python -m bench.training.commitments.fit [--folds 5 | --leave-one-out | --authors] [--calls-only | --corpus-only] [--write]
-    [--json F]
+    python -m bench.training.commitments.fit [--folds 5 | --leave-one-out | --authors]
+    [--calls-only | --corpus-only] [--write] [--json F]
 
 Every fold is fitted on the corpus and on the calls of the other folds and scored on its own calls, by the scorer of
 `bench/analysis.py`. `--write` fits on everything and writes the weights that ship.

@@ -3,15 +3,37 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from pipeline.language.pack import pack
 
 GRAMMAR = frozenset(
-    """
-    i we you they it person will would past can must want not if once because then please ask_who think say live be
-    have
-    """.split()
+    [
+        "i",
+        "we",
+        "you",
+        "they",
+        "it",
+        "person",
+        "will",
+        "would",
+        "past",
+        "can",
+        "must",
+        "want",
+        "not",
+        "if",
+        "once",
+        "because",
+        "then",
+        "please",
+        "ask_who",
+        "think",
+        "say",
+        "live",
+        "be",
+        "have",
+    ]
 )
 """Concepts that are no deed."""
 FORMS = {
@@ -42,7 +64,7 @@ def in_order(language: str, words: Iterable[str]) -> Iterator[str]:
     present = sorted(frozenset().union(*concepts))
     yield from (f"k {concept}" for concept in present)
     yield from (f"k {first}+{second}" for first, second in combinations(present, 2))
-    for left, right in zip(concepts, concepts[1:], strict=False):
+    for left, right in pairwise(concepts):
         yield from (f"k {first}>{second}" for first in left for second in right)
     yield from (f"k ^{concept}" for concept in (concepts[0] if concepts else ()))
 

@@ -103,8 +103,8 @@ def _rule_matches(straight: str, language: str | None) -> tuple[tuple[_RuleMatch
 
 
 def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> Iterator[_RuleMatch]:
-    """Yield the matches without those that the next one corrects ("on Monday, no, let's say Tuesday"), and without parts
-    of the day next to a day ("on Tuesday, after lunch").
+    """Yield the matches without those that the next one corrects ("on Monday, no, let's say Tuesday"), and without
+    parts of the day next to a day ("on Tuesday, after lunch").
     """
     pattern, parts = _correction(words.language), words.words("dates", "parts_of_day")
     days = [match for match in matches if not _is_part_of_day(match, parts)]

@@ -78,7 +78,7 @@ class Party:
 
     @property
     def has_spelled_name(self) -> bool:
-        """Whether the name's spelling is certain: by letters, or since the own e-mail address contains the last name."""
+        """Whether the name's spelling is certain: by letters, or as the own e-mail address has the last name."""
         if self.name is None:
             return False
         local = (self.text("email") or "").partition("@")[0]

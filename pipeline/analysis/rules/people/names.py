@@ -134,7 +134,7 @@ def _with_given(best: NameClaim, turns: Turns) -> str:
 def _corrected(name: str, claim: NameClaim, turns: Turns) -> str:
     """Return the name with the last name that corrects it: "Kate Pepin, no, not Pepin, Paquin"."""
     for turn in (turn for turn in turns if turn.turn.index == claim.spoken.turn):
-        last = re.escape(name.split()[-1])
+        last = re.escape(name.rsplit(maxsplit=1)[-1])
         words = sorted(turn.pack.get("numbers", "corrections", ()), key=len, reverse=True)
         denials = turn.pack.get("tasks", "concepts", {}).get("not", "").split()
         breaks = "|".join(map(re.escape, words))
