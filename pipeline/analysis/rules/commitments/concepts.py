@@ -64,8 +64,8 @@ def in_order(language: str, words: Iterable[str]) -> Iterator[str]:
     present = sorted(frozenset().union(*concepts))
     yield from (f"k {concept}" for concept in present)
     yield from (f"k {first}+{second}" for first, second in combinations(present, 2))
-    for left, right in pairwise(concepts):
-        yield from (f"k {first}>{second}" for first in left for second in right)
+    for earlier, later in pairwise(concepts):
+        yield from (f"k {first}>{second}" for first in earlier for second in later)
     yield from (f"k ^{concept}" for concept in (concepts[0] if concepts else ()))
 
 

@@ -39,7 +39,7 @@ class ExtractedTask:
 
     @property
     def continues(self) -> bool:
-        """Whether a pronoun at the verb stands for the thing of the clause before: "saco una foto y se la mando"."""
+        """Whether a pronoun at the verb stands for the thing of the clause before: "imprimo la hoja y se la mando"."""
         return self.candidate.words.matches("tasks", "pronouns_at_verb", self.candidate.match.group())
 
     @property
