@@ -31,8 +31,8 @@ WORDS = 0.7  # value of a feature of words or pairs; others have 1, since there 
 RARE = 2  # examples in which a feature must occur
 OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
 PAIR = re.compile("k .*[+>]")  # of two concepts
-MIN_PROBABILITY = 0.45  # the probability from which a commitment holds
-BINS = (0.0, 0.45, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
+MIN_PROBABILITY = 0.43  # the probability from which a commitment holds
+BINS = (0.0, 0.43, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
 
 
 def serialized(weights: CommitmentWeights) -> str:
