@@ -269,7 +269,7 @@ def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
 
 def _written(name: str) -> str:
     """Return a name in the letters of an address, with German umlauts as two: ä is ae, never a."""
-    return folded(name.lower().translate(str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})))
+    return folded(name.lower().replace("ä", "ae").replace("ö", "oe").replace("ü", "ue"))
 
 
 def _written_alike(contact: Contact, party: Party) -> bool:
