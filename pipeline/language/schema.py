@@ -16,11 +16,12 @@ REQUIRED: dict[str, str] = {
         other_decimal_in
     """,
     "dates": """
-        weekdays months quarters offsets past from_agreed habit past_before past_after attributive rules times pm
+        weekdays months quarters offsets parts_of_day past from_agreed habit past_before past_after attributive rules
+        times pm
     """,
     "people": """
         titles not_names name_cues particles surnames towns_and_brands
-        determiners articles places common_endings company_or_place self addressed asked_name
+        determiners articles places common_endings company_or_place self addressed asked_name asked_for
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
         of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to
         not_here asked_company
@@ -41,7 +42,7 @@ REQUIRED: dict[str, str] = {
         endings again fillers commit passive receive third offer request appointment action idle with_date
         addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
         counter no border done at_once when colleague with_me joint coordinated only_with_date whether
-        pronouns dative aside permission from_us oblige promise tag thing reported
+        pronouns pronouns_at_verb dative aside permission from_us oblige promise tag thing reported concepts
     """,
     "actions": "kinds resets passive done done_by_customer not_done border opening reader to_address",
     "tone": """
@@ -79,7 +80,7 @@ TABLES = {
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
-    "tasks": "listener_is",
+    "tasks": "concepts listener_is",
     "actions": "kinds",
     "redaction": "phrases",
     "summary": "parties",

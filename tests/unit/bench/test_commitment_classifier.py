@@ -73,10 +73,9 @@ def test_what_is_asked_for_and_agreed_to_holds_unless_the_weights_are_all_but_su
 
 def test_what_the_rules_take_for_done_in_the_call_needs_more_than_the_least():
     lines = [("rep", "I will put you through right away."), ("customer", "Okay.")]
-    unsure = classifier.CommitmentWeights(
-        {"form commit": (0, 0, 0, 0)}, min_probability=0.35
-    )  # 0.75 that it is a commitment
-    assert len(tasks(*lines, weights=unsure)) == 1
+    likely, surer = ({"form commit": (weight, 0, 0, 0)} for weight in (-100, -150))  # 0.89 and 0.93 of a commitment
+    assert tasks(*lines, weights=classifier.CommitmentWeights(likely, min_probability=0.35)) == []
+    assert len(tasks(*lines, weights=classifier.CommitmentWeights(surer, min_probability=0.35))) == 1
     assert (
         tasks(*lines, weights=classifier.CommitmentWeights({"form commit": (60, 0, -900, -900)}, min_probability=0.35))
         == []

@@ -15,9 +15,9 @@ from pipeline.analysis.talk import Turns
 
 FILE = Path(__file__).parent / "weights.tsv"
 CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)  # language: ok
-MIN_AGREED = 0.1  # min. probability of an offer that the other party accepted
-MIN_REQUESTED = 0.05  # of a request: "Can you see the light?" - "Yes." is none
-MIN_IN_CALL = 0.7  # of what looks done during the call
+MIN_AGREED = 0.07  # min. probability of an offer that the other party accepted
+MIN_REQUESTED = 0.04  # of a request: "Can you see the light?" - "Yes." is none
+MIN_IN_CALL = 0.9  # of what looks done during the call
 SCALE = 100  # weights are stored in hundredths
 
 

@@ -50,7 +50,17 @@ def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | Non
     if candidate.due is None or candidate.due.day is None:
         for due in _days_after(candidate, turns, now):
             return due
-    return moved(candidate, turns, now) or candidate.due
+    return _taken_back(candidate, now) or moved(candidate, turns, now) or candidate.due
+
+
+def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
+    """Return the day that replaces the one in the clause: "Tonight. No, tonight I'm out. Tomorrow morning"."""
+    first, *rest = candidate.turn.sentences[candidate.number + 1 : candidate.number + 4] or (None,)
+    if candidate.due is None or first is None or dates.find(first.text, candidate.words, now) is None:
+        return None
+    if not dates.is_correction(first.text, candidate.words):
+        return None
+    return next((due for sentence in rest for due in only_day(sentence.text, candidate.words, now)), None)
 
 
 def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -102,15 +112,22 @@ def moved(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None
     if candidate.due is None or candidate.due.day is None:
         return None
     proposed: date | None = None
+    doubted = False  # whether the other party returns to the day without accepting it
     for reply in turns[candidate.at + 1 : candidate.at + 3]:
         is_same_speaker = reply.turn.speaker == candidate.turn.turn.speaker
         for sentence in reply.sentences:
             due = dates.find(sentence.text, reply.pack, now)
-            if due is None or due.day is None or due.day == candidate.due.day:
+            refused = any(reply.pack.matches("tasks", key, sentence.text) for key in ("refuse", "decline"))
+            repeated = due is not None and due.day == candidate.due.day
+            if not is_same_speaker and (refused or repeated):
+                doubted = doubted or refused or not reply.pack.matches("tasks", "accept", reply.text)
+            if due is None or due.day is None or repeated or (refused and not is_same_speaker):
                 continue
             if is_same_speaker and due.day == proposed:
                 return dates.Due(due.expression, 0, 0, due.day, due.time)
             short = len(sentence.text.split()) <= COUNTER
+            if is_same_speaker and doubted and short:
+                return dates.Due(due.expression, 0, 0, due.day, due.time)  # "Monday we're closed." - "Tuesday?"
             if not is_same_speaker and (short or reply.pack.matches("tasks", "counter", sentence.text)):
                 proposed = due.day
     return None

@@ -38,6 +38,11 @@ class ExtractedTask:
         return self.candidate.words.matches("tasks", "pronouns", self.candidate.clause)
 
     @property
+    def continues(self) -> bool:
+        """Whether a pronoun at the verb stands for the thing of the clause before: "imprimo la hoja y se la mando"."""
+        return self.candidate.words.matches("tasks", "pronouns_at_verb", self.candidate.match.group())
+
+    @property
     def refers_back(self) -> bool:
         """Whether its verb stands for an earlier one: "that I'll do tonight"."""
         return self.candidate.words.matches("tasks", "again", self.candidate.clause)
@@ -63,6 +68,8 @@ def deduplicated(tasks: list[ExtractedTask]) -> list[ExtractedTask]:
 def _same(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     near = later.candidate.at - earlier.candidate.at <= MAX_TURNS_APART
     if near and _counter_proposal(earlier, later):
+        return True
+    if _dates_the_other(earlier, later):
         return True
     if earlier.task.owner != later.task.owner or _is_second_promise(earlier, later):
         return False
@@ -90,6 +97,12 @@ def _is_second_promise(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     return earlier.deed != later.deed and not vague.refers_back and not vague.has_pronoun
 
 
+def _dates_the_other(earlier: ExtractedTask, later: ExtractedTask) -> bool:
+    """Return whether it only dates another person's task: "Dana will call them, and she'll do that by Friday"."""
+    third = earlier.candidate.form == later.candidate.form == "third"
+    return third and later.refers_back and earlier.candidate.turn is later.candidate.turn and _days_fit(earlier, later)
+
+
 def _grants(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether the later one is the promise that accepts an earlier request."""
     if earlier.candidate.actor != LISTENER or later.candidate.at - earlier.candidate.at != 1:
@@ -109,6 +122,8 @@ def _refers_to(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether a vague task is the one just mentioned: "I'll bring that". A call back is not a letter."""
     if _at_once(earlier, later) or _shared(earlier, later) > 0:
         return True
+    if later.candidate.form == "receive" and earlier.task.due_date is None and earlier.candidate.form in PROMISES:
+        return True  # "I'll email you the form." ... "You'll have that by this evening."
     if "follow-up" in {earlier.task.kind, later.task.kind}:
         return False
     approved = later.candidate.actor == LISTENER and later.candidate.at - earlier.candidate.at == 1
@@ -132,7 +147,7 @@ def _prepares(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     first, second = earlier.candidate, later.candidate
     if first.turn is not second.turn or first.number != second.number or earlier.task.due_date is not None:
         return False
-    coordinated = second.words.matches("tasks", "coordinated", second.match.group())
+    coordinated = later.continues or second.words.matches("tasks", "coordinated", second.match.group())
     return coordinated or has(first.words, "preparing", first.verb)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from pipeline.analysis.rules.commitments import concepts
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.language.pack import pack
@@ -35,7 +36,10 @@ class RuleVerdict:
 def features(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> list[str]:
     """Return every feature of the candidate once, sorted."""
     language = candidate.words.language or ""
-    names = set(_of_words(language, _tokens(candidate)))
+    words = _tokens(candidate)
+    names = set(_of_words(language, words))
+    names.update(concepts.in_order(language, [*_named(candidate), *words]))
+    names.update(_concepts_around(candidate, turns, words))
     names.update(_of_form(candidate, verdict))
     names.update(_around(candidate, turns, verdict))
     names.update(_of_neighbors(candidate))
@@ -188,3 +192,27 @@ def _of_neighbors(candidate: Candidate) -> Iterator[str]:
         yield "first nothing"
     if len(sentences) == 1:
         yield "alone"
+
+
+def _named(candidate: Candidate) -> Iterator[str]:
+    """Yield the concept of a person's first name, if the clause has one."""
+    names = candidate.words.words("people", "male_names") | candidate.words.words("people", "female_names")
+    if any(word[0].isupper() and word.lower() in names for word in re.findall(r"\w+", candidate.clause)):
+        yield "§name"
+
+
+def _concepts_around(candidate: Candidate, turns: Turns, words: list[str]) -> Iterator[str]:
+    """Yield concepts of the turn before and of the reply, and whether the deed is one that the other party named."""
+    language = candidate.words.language or ""
+    before = turns[candidate.at - 1] if candidate.at else None
+    if before and before.turn.speaker != candidate.turn.turn.speaker:
+        earlier = [token.group().lower() for token in _TOKEN.finditer(before.text[-160:])]
+        if concepts.deeds(language, words) & concepts.deeds(language, earlier):
+            yield "k before same"
+            yield f"k before same {candidate.form}"
+        if candidate.number <= 1:
+            yield from (f"k before {concept}" for concept in frozenset().union(*concepts.of_words(language, earlier)))
+    after = turns[candidate.at + 1] if candidate.at + 1 < len(turns) else None
+    if after and after.turn.speaker != candidate.turn.turn.speaker:
+        later = [token.group().lower() for token in _TOKEN.finditer(after.text[:60])]
+        yield from (f"k after {concept}" for concept in frozenset().union(*concepts.of_words(language, later)))

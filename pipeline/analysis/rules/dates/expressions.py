@@ -99,7 +99,36 @@ def _rule_matches(straight: str, language: str | None) -> tuple[tuple[_RuleMatch
                 matches.append((rule, match, first, last))
     matches.reverse()  # the last rule of equals wins: sorting is stable
     matches.sort(key=lambda item: (item[3] - item[2], item[2]), reverse=True)
-    return tuple(_disjoint(matches)), find_times(straight, words)
+    return tuple(_not_taken_back(tuple(_disjoint(matches)), straight, words)), find_times(straight, words)
+
+
+def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> Iterator[_RuleMatch]:
+    """Yield the matches without those that the next one corrects ("on Monday, no, let's say Tuesday"), and without
+    parts of the day next to a day ("on Tuesday, after lunch").
+    """
+    pattern, parts = _correction(words.language), words.words("dates", "parts_of_day")
+    days = [match for match in matches if not _is_part_of_day(match, parts)]
+    for match in days or matches:
+        after = min((other[2] for other in matches if other[2] >= match[3]), default=None)
+        if after is None or not pattern.fullmatch(text[match[3] : after]):
+            yield match
+
+
+def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
+    words = (match[1].groupdict().get("offset") or "").lower().replace("-", " ")
+    return match[0] == "offset" and words in parts
+
+
+@lru_cache(maxsize=64)
+def _correction(language: str | None) -> re.Pattern[str]:
+    corrections = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
+    listed = "|".join(map(re.escape, corrections)) or "(?!)"
+    return re.compile(rf"[,.…–-]+ (?:\w{{1,3}},? )?(?:{listed})(?:, |[.…–-]+ | )(?:[\w']+ ){{0,2}}", re.IGNORECASE)
+
+
+def is_correction(text: str, words: Pack) -> bool:
+    """Return whether a sentence takes back what was said before: "No, wait, I'm out tonight"."""
+    return bool(_correction(words.language).match(f", {text} "))
 
 
 def _disjoint(matches: list[_RuleMatch]) -> Iterator[_RuleMatch]:

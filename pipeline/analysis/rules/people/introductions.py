@@ -38,6 +38,11 @@ def addresses(turn: SpokenTurn) -> Iterator[SpokenName]:
     yield from _names_by(turn, "addressed")
 
 
+def asked_for(turn: SpokenTurn) -> Iterator[SpokenName]:
+    """Yield persons to whom the speaker wishes to speak: "I'm after Mr Pryce, if he's about"."""
+    yield from _names_by(turn, "asked_for")
+
+
 def reached(turn: SpokenTurn) -> Iterator[SpokenName]:
     """Yield the owner's name in a voicemail greeting; both of a couple ("Walt and Phyllis")."""
     for spoken in _names_by(turn, "voicemail_name"):

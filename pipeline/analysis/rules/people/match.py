@@ -9,7 +9,7 @@ from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
 from pipeline.analysis.rules.people.companies import without_form
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_known, of_title, short_form
-from pipeline.analysis.rules.people.introductions import bare, words_of
+from pipeline.analysis.rules.people.introductions import addresses, bare, words_of
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Roster
 from pipeline.domain.speech import Role
@@ -64,9 +64,26 @@ class Party:
                 first, second = match[1], match[2]
                 kind = of_title(first, self.language)
                 titles = turn.pack.words("people", "titles")
+                if second is None and first.lower() in turn.pack.words("text", "stopwords"):
+                    continue  # "Seu e-mail"
                 if kind and (second is None or second.lower() in titles or folded(second) in name_words):
                     return kind
         return None
+
+    @property
+    def addressed_as(self) -> frozenset[str]:
+        """First words of the names by which the agent addresses the other party, folded."""
+        ours = (turn for turn in self.turns if turn.role is Role.REP and not turn.turn.machine)
+        return frozenset(folded(spoken.name.split()[0]) for turn in ours for spoken in addresses(turn))
+
+    @property
+    def has_spelled_name(self) -> bool:
+        """Whether the name's spelling is certain: by letters, or as the own e-mail address has the last name."""
+        if self.name is None:
+            return False
+        local = (self.text("email") or "").partition("@")[0]
+        parts, last = words_of(bare(self.name)), _written(words_of(bare(self.name))[-1])
+        return self.facts["name"].is_spelled or (len(parts) > 1 and last in re.split(r"[._-]", _written(local)))
 
     @property
     def business(self) -> frozenset[str]:
@@ -191,9 +208,13 @@ def _of_that_name(contact: Contact, party: Party, whole: bool) -> dict[str, Any]
 
 def _of_similar_name(people: list[Contact], party: Party) -> dict[str, Any] | None:
     """Match by a similar name. None for a spelled name: it must match exactly."""
-    if party.facts["name"].is_spelled:
+    if party.has_spelled_name:
         return None
-    like = [contact for contact in _most_similar(people, party, LIKE_NAME) if not _contradicted(contact, party)]
+    like = [
+        contact
+        for contact in _most_similar(people, party, LIKE_NAME)
+        if not _contradicted(contact, party) and not _differs_in_part(contact, party)
+    ]
     return _decided(like, party, "a similar name") if like else None
 
 
@@ -207,11 +228,34 @@ def _may_be(contact: Contact, party: Party) -> bool:
     words = set(folded(contact.name).split())
     if words & party.business and not words >= set(folded(bare(party.name)).split()):
         return False
-    kind = of_known(contact.name, party.language)
+    kind = of_known(contact.name, party.language) if not _is_couple(contact, party) else None
     return kind is None or party.gender is None or kind == party.gender
 
 
+def _is_couple(contact: Contact, party: Party) -> bool:
+    """Return whether the contact is two persons: "Daniel et Josiane Lagorce"."""
+    joints = {"&", *(turn.pack.get("tasks", "and", "&") for turn in party.turns)}
+    return not joints.isdisjoint((contact.name or "").lower().split())
+
+
+def _differs_in_part(contact: Contact, party: Party) -> bool:
+    """Return whether a similar whole name is another's: by another first name (Brett, Brent), or company."""
+    assert party.name is not None
+    spoken, stored = (words_of(bare(folded(name))) for name in (party.name, contact.name or ""))
+    if len(spoken) < 2 or len(stored) < 2:
+        return False
+    first, other = spoken[0], stored[0]
+    named_otherwise = listed(first) and listed(other) and first != other and not short_form(first, other)
+    company = party.text("company")
+    elsewhere = bool(company and contact.company) and not same_company(company or "", contact.company)
+    return elsewhere or (named_otherwise and not alike(first, other, party.language))
+
+
 def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
+    written = [contact for contact in like if _written_alike(contact, party)]
+    called = [contact for contact in written or like if folded((contact.name or "").split()[0]) in party.addressed_as]
+    if len(called) == 1 and len(like) > 1:
+        return _result("matched", called[0], like, f"{doubt}, and the agent uses the first name", 0.75)
     others = [contact for contact in like if not _spoken_of_as_another(contact, party)]
     if len(others) == 1 and len(like) > 1:
         return _result("matched", others[0], like, f"{doubt}, and the others are mentioned as other people", 0.7)
@@ -223,9 +267,23 @@ def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
     return _result("ambiguous", None, like, doubt, None)
 
 
+def _written(name: str) -> str:
+    """Return a name in the letters of an address, with German umlauts as two: ä is ae, never a."""
+    return folded(name.lower().replace("ä", "ae").replace("ö", "oe").replace("ü", "ue"))
+
+
+def _written_alike(contact: Contact, party: Party) -> bool:
+    """Return whether the spoken last name is written like the contact's, accents included: not Haberle for Häberle."""
+    assert party.name is not None
+    last = words_of(bare(party.name))[-1]
+    return _written(last) in {_written(part) for part in words_of(contact.name or "")}
+
+
 def _spoken_of_as_another(contact: Contact, party: Party) -> bool:
     """Return whether the other party mentions this first name as another person's: "Ross said he'd done it"."""
     first = (contact.name or "").split()[:1]
+    if first and folded(first[0]) in re.split(r"[._@-]", folded(party.text("email") or "")):
+        return False  # dictated as a part of their own address
     if not first or party.name is None or folded(first[0]) in folded(party.name).split() or len(contact.name or "") < 3:
         return False
     pattern = re.compile(rf"\b{re.escape(folded(first[0]))}(?:'?s)?\b")

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -7,6 +8,7 @@ from pipeline.analysis.rules.people.introductions import (
     SpokenName,
     addresses,
     answered,
+    asked_for,
     bare,
     bare_name,
     before_company,
@@ -19,13 +21,16 @@ from pipeline.analysis.rules.people.introductions import (
     given_after,
     given_name,
     introductions,
+    plausible,
     reached,
     spoken_for,
+    trimmed,
     words_of,
 )
 from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
+from pipeline.language.pack import PROPER
 from pipeline.language.spoken.phonetics import alike, folded
 from pipeline.language.spoken.spelling import Remark, remarks, rewritten, spelled_words
 
@@ -59,16 +64,25 @@ def name_of(
     companies, team = frozenset(companies), frozenset(map(folded, ours))
     claims = [claim for claim in _claims(turns, tuple(contact_names)) if folded(claim.spoken.name) not in companies]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
+    claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
     best = _best(claims)
     letters = list(_letters(turns))
     if best is None:
         first = next((item for item in letters if item[2]), None)
         return Fact(first[0].capitalize(), first[1], is_spelled=True) if first else None
-    full, is_spelled = _with_given(best, turns), False
+    full, is_spelled = _corrected(_with_given(best, turns), best, turns), False
     for word, _, asked, turn in letters:
         corrected = _spelled(full, word, asked or turn == best.spoken.turn)
         full, is_spelled = (corrected, True) if corrected else (full, is_spelled)
     return Fact(_remarked(full, turns) if not is_spelled else full, best.spoken.evidence, is_spelled)
+
+
+def _is_in_company(claim: NameClaim, companies: frozenset[str], turns: Turns) -> bool:
+    """Return whether it is only a word of a known company that the turn names: Sorriso of the Clínica Sorriso."""
+    text = next((folded(turn.text) for turn in turns if turn.turn.index == claim.spoken.turn), "")
+    name = folded(claim.spoken.name)
+    alone = len(claim.parts) == 1 and not claim.spoken.titled and len(re.findall(rf"\b{re.escape(name)}\b", text)) == 1
+    return alone and any(company in text and name in company.split() for company in companies)
 
 
 def _best(claims: list[NameClaim]) -> NameClaim | None:
@@ -117,6 +131,25 @@ def _with_given(best: NameClaim, turns: Turns) -> str:
     return best.spoken.full
 
 
+def _corrected(name: str, claim: NameClaim, turns: Turns) -> str:
+    """Return the name with the last name that corrects it: "Kate Pepin, no, not Pepin, Paquin"."""
+    for turn in (turn for turn in turns if turn.turn.index == claim.spoken.turn):
+        last = re.escape(name.rsplit(maxsplit=1)[-1])
+        words = sorted(turn.pack.get("numbers", "corrections", ()), key=len, reverse=True)
+        denials = turn.pack.get("tasks", "concepts", {}).get("not", "").split()
+        breaks = "|".join(map(re.escape, words))
+        not_this = rf"(?:\w+[,. ]+){{0,4}}?(?:{'|'.join(map(re.escape, denials))}) {last}"
+        pattern = rf"\b{last}[,.…]* (?i:{not_this}|(?:\w{{1,4}}, )?(?:{breaks}))[,.…]* (?P<new>{PROPER})(?=[,.!?]|$)"
+        match = re.search(pattern, turn.text) if words and denials else None
+        if (
+            match
+            and trimmed(match["new"], turn.pack) == match["new"]
+            and plausible(match["new"], match["new"], turn.pack)
+        ):
+            return " ".join([*name.split()[:-1], match["new"]])
+    return name
+
+
 def _near(first: str, second: str) -> bool:
     from rapidfuzz import fuzz
 
@@ -153,16 +186,24 @@ def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tup
     for spoken in _self_named(turn, asked, opening, contact_names):
         if spoken.name not in others:
             yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
+    for sentence in turn.sentences:
+        alone = bare_name(sentence)
+        if alone and listed(alone.name.split()[0]):
+            yield NameClaim(alone, LATE)  # it counts if it contains the name: "With a K. Kate Willis."
 
 
 def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
-    agreed = _is_confirmed(turns, at)
-    if agreed is False:
-        return
+    reply = turns[at + 1] if at + 1 < len(turns) else None
+    if reply and reply.role is Role.CUSTOMER and reply.pack.matches("people", "thats_me", reply.text):
+        yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))
+    agreed, question = _is_confirmed(turns, at), turns[at].sentences[-1].text
     ours = {spoken.name for spoken in introductions(turns[at]) if not spoken.titled}
     spoken_to = (*addresses(turns[at]), *called(turns[at], contact_names))
-    rank = CONFIRMED if agreed else ADDRESSED
-    yield from (NameClaim(spoken, rank) for spoken in spoken_to if spoken.name not in ours)
+    for spoken in spoken_to:
+        if agreed is False and spoken.full in question:
+            continue  # "Good morning, Ms. Hill. Is this a bad time?" - "No, no." is about the time
+        if spoken.name not in ours:
+            yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
 
 
 def _asks_for_name(turn: SpokenTurn) -> bool:

@@ -567,3 +567,45 @@ def test_day_and_month_in_figures_are_in_the_order_of_the_country(language, coun
 def test_an_indefinite_day_keeps_its_words(language, expression):
     due = find(SENTENCES[language][0].format(expression), pack(language), STARTS["wed"])
     assert due is not None and (due.expression, due.day) == (expression, None)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "day"),
+    [
+        ("en", "I'll come on Monday, no, on Tuesday.", "2025-04-22"),
+        ("en", "You'll have it on Friday, sorry, let's say Saturday.", "2025-04-19"),
+        ("de", "Die haben Sie übermorgen, nein, sagen wir bis Samstag.", "2025-04-19"),
+        ("de", "Ich komme am Montag, Moment, am Dienstag.", "2025-04-22"),
+        ("es", "Paso el lunes, no, el martes.", "2025-04-22"),
+        ("es", "Lo tiene mañana, perdón, el viernes.", "2025-04-18"),
+        ("fr", "Je passe lundi, non, mardi.", "2025-04-22"),
+        ("fr", "Vous l'aurez demain, enfin, vendredi.", "2025-04-18"),
+        ("pt", "Passo na segunda, não, na terça.", "2025-04-22"),
+        ("pt", "Fica pronto amanhã, aliás, na sexta.", "2025-04-18"),
+        ("de", "Am Montag ist niemand da.", "2025-04-21"),
+    ],
+)
+def test_the_last_of_corrected_days_counts(language, text, day):
+    due = find(text, pack(language), STARTS["wed"])
+    assert due and due.day and due.day.isoformat() == day
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "day"),
+    [
+        ("en", "It's ready after lunch.", "2025-04-16"),
+        ("en", "It's ready on Friday, after lunch.", "2025-04-18"),
+        ("es", "Te llamo en la tarde.", "2025-04-16"),
+        ("es", "El viernes te llamo en la tarde.", "2025-04-18"),
+        ("es", "Te llamo mañana, después de comer.", "2025-04-17"),
+        ("de", "Ich rufe nach der Mittagspause an.", "2025-04-16"),
+        ("de", "Am Freitag rufe ich am Nachmittag an.", "2025-04-18"),
+        ("fr", "Je passe en fin de journée.", "2025-04-16"),
+        ("fr", "Je passe mardi, en fin de journée.", "2025-04-22"),
+        ("pt", "Mando logo à noite.", "2025-04-16"),
+        ("pt", "Mando na segunda, ao fim da tarde.", "2025-04-21"),
+    ],
+)
+def test_a_part_of_the_day_is_today_unless_a_day_is_named(language, text, day):
+    due = find(text, pack(language), STARTS["wed"])
+    assert due and due.day and due.day.isoformat() == day
