@@ -135,9 +135,7 @@ def _due(task: dict[str, Any]) -> tuple[str, str]:
     return task["due_date"] or "9999", task["due_time"] or "99"
 
 
-def done(
-    actions: list[dict[str, Any]], wording: Wording, template: SummaryTemplate | None = None
-) -> list[SummaryPart]:
+def done(actions: list[dict[str, Any]], wording: Wording, template: SummaryTemplate | None = None) -> list[SummaryPart]:
     """Return the part for what was done in the call."""
     most = template.most("done") if template else None
     chosen = actions[: MAX_TASKS if most is None else most]
