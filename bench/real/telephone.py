@@ -83,9 +83,7 @@ class TelephoneCall:
     def truth(self, duration: float, mixed: bool) -> Truth:
         """Return what `bench.real.score` compares with."""
         events = tuple(
-            SoundEvent(
-                int(s.party == "customer"), s.start, s.end, s.start, s.end, "speech", self.name, s.party, s.text
-            )
+            SoundEvent(int(s.party == "customer"), s.start, s.end, s.start, s.end, "speech", self.name, s.party, s.text)
             for s in self.segments
         )
         return Truth(self.name, "development", "telephone", 1 if mixed else 2, mixed, duration, "en", events)

@@ -100,7 +100,7 @@ class Wording:
             elif role != owner and role in self.known:
                 name = self.known[role]
                 for pattern, replacement in self.words.rewrites("summary", f"named_{role}"):
-                    title = pattern.sub(lambda _, text=replacement.format(name=name): text, title)
+                    title = pattern.sub(replacement.replace("{name}", name.replace("\\", "")), title)
                 before, possessive, after = title.partition(f"{name}'s")
                 title = before + possessive + (after.replace(f"{name}'s", their) if their else after)
         return title
@@ -135,9 +135,7 @@ def _due(task: dict[str, Any]) -> tuple[str, str]:
     return task["due_date"] or "9999", task["due_time"] or "99"
 
 
-def done(
-    actions: list[dict[str, Any]], wording: Wording, template: SummaryTemplate | None = None
-) -> list[SummaryPart]:
+def done(actions: list[dict[str, Any]], wording: Wording, template: SummaryTemplate | None = None) -> list[SummaryPart]:
     """Return the part for what was done in the call."""
     most = template.most("done") if template else None
     chosen = actions[: MAX_TASKS if most is None else most]
