@@ -100,7 +100,7 @@ class Wording:
             elif role != owner and role in self.known:
                 name = self.known[role]
                 for pattern, replacement in self.words.rewrites("summary", f"named_{role}"):
-                    title = pattern.sub(lambda _, text=replacement.format(name=name): text, title)
+                    title = pattern.sub(replacement.replace("{name}", name.replace("\\", "")), title)
                 before, possessive, after = title.partition(f"{name}'s")
                 title = before + possessive + (after.replace(f"{name}'s", their) if their else after)
         return title

@@ -101,6 +101,6 @@ def test_with_a_model_the_template_holds_its_tasks(endpoint: Any) -> None:
     finding = findings_of(call(*LINES, roster=replace(ROSTER, summary=template)), options(endpoint))["summary"]
     assert parts_of(finding) == ["open", "reason"]
     assert (
-        finding.value["text"].startswith("To do: Anna") and "Send the corrected bill for March" in finding.value["text"]
+        finding.value["text"].startswith("To do: Anna") and "send the corrected bill for March" in finding.value["text"]
     )
     assert finding.value["topics"][0]["text"] == "Bill" and finding.value["engine"].startswith("llm")

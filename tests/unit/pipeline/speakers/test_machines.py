@@ -312,7 +312,7 @@ def test_an_agent_who_takes_turns_in_a_mixed_call_is_a_person() -> None:
     """The voices of a mixed call are its parties: replies in another voice, soon after, show a dialogue."""
 
     def labels_of(reply_voice: str, pause: float = 1.0) -> list[LabelKind]:
-        phrases = ["please hold the line", "our opening hours are nine to five", "thank you for calling goodbye"]
+        phrases = ["say one second please"] * 3
         texts, spans = [], []
         for at, phrase in enumerate(phrases):
             start = 20.0 * at
