@@ -173,10 +173,10 @@ def understood(call: TelephoneCall, findings: Sequence[Finding]) -> dict[str, An
 
 def _right_name(call: TelephoneCall, party: str, name: str | None, expected: str) -> bool:
     """Return whether a name is the party's, or as it was said in its place; a party who says none has none."""
-    said = call.said_by(party)
-    if not set(normalized(expected)) & set(said):
+    spoken = call.said_by(party)
+    if not set(normalized(expected)) & set(spoken):
         return name is None
-    return name is not None and (same_field("name", name, expected) or set(normalized(name)) <= set(said))
+    return name is not None and (same_field("name", name, expected) or set(normalized(name)) <= set(spoken))
 
 
 def _details(task: dict[str, Any]) -> dict[str, Any]:
@@ -196,8 +196,14 @@ def _details(task: dict[str, Any]) -> dict[str, Any]:
 def text_row(call: TelephoneCall, cased: bool) -> dict[str, Any]:
     """Analyze the human transcript of a call."""
     turns = marked(call, cased)
-    given = {"language": "en", "startTime": START, "durationSeconds": turns[-1]["end"], "roster": [], "contacts": []}
-    row = understood(call, analyze(material({"input": {**given, "turns": turns}})))
+    call_input = {
+        "language": "en",
+        "startTime": START,
+        "durationSeconds": turns[-1]["end"],
+        "roster": [],
+        "contacts": [],
+    }
+    row = understood(call, analyze(material({"input": {**call_input, "turns": turns}})))
     return {"call": call.name, "form": "cased text" if cased else "uncased text", **row}
 
 

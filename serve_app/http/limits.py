@@ -6,12 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 
 from serve_app.http.options import LimitOptions
 from serve_app.http.problems import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, TooManyRequests
 
 _JSON = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)", re.ASCII)
+
+
+class ShortInteger(IntegerConvertor):
+    """A number in a path, `{name:int}`. A path with a longer one does not exist; its conversion would fail."""
+
+    regex = "[0-9]{1,9}"
+
+
+register_url_convertor("int", ShortInteger())
 
 
 def check_media_type(content_types: Sequence[str], content_codings: Sequence[str]) -> None:

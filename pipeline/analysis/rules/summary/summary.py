@@ -70,11 +70,11 @@ def _names(material: Material) -> frozenset[str]:
 def _parts(
     material: Material, why: tuple[Sentence, ...], ending: Evidence | None, tasks: list[dict[str, Any]]
 ) -> list[SummaryPart]:
-    words, template, known = pack(material.transcript.language), material.roster.summary, _known_names(material)
-    parties = {**words.get("summary", "parties", {}), **known}
+    words, template, names = pack(material.transcript.language), material.roster.summary, _known_names(material)
+    parties = {**words.get("summary", "parties", {}), **names}
     actions = material.value_of("actions").get("actions", [])
     tasks = [task for task in tasks if not any(_is_done(task, action) for action in actions)]
-    wording = Wording(words, parties, known)
+    wording = Wording(words, parties, names)
     parts = done(actions, wording, template) + steps(tasks, wording, template)
     if why:
         parts.append(_quoted("reason", [_without_introduction(sentence) for sentence in why], parties, material))
@@ -85,8 +85,12 @@ def _parts(
 
 def _is_done(task: dict[str, Any], action: dict[str, Any]) -> bool:
     """Return whether an action already says what a task says: an appointment made in the call, or the same words."""
-    said, done_by = task["evidence"], action["evidence"]
-    if said["turn"] == done_by["turn"] and said["start"] < done_by["end"] and done_by["start"] < said["end"]:
+    promised, done_by = task["evidence"], action["evidence"]
+    if (
+        promised["turn"] == done_by["turn"]
+        and promised["start"] < done_by["end"]
+        and done_by["start"] < promised["end"]
+    ):
         return bool(task["due_date"] == action["date"])
     is_same_time = task["due_time"] is None or action["time"] is None or task["due_time"] == action["time"]
     is_appointment = task["kind"] == "appointment" and action["kind"] == ActionKind.APPOINTMENT.value

@@ -73,7 +73,7 @@ class Wording:
 
     words: Pack
     parties: Mapping[str, str]
-    known: Mapping[str, str]
+    names: Mapping[str, str]
 
     def sentences(self, items: list[dict[str, Any]], owner: str, form: str) -> str:
         """Return a sentence for each owner and form of title: "Ana will call back (Fri, Mar 6) and send the form"."""
@@ -97,8 +97,8 @@ class Wording:
             role = other(Role(listener)) or listener
             if role == owner and their:
                 title = title.replace(f"{party}'s", their)
-            elif role != owner and role in self.known:
-                name = self.known[role]
+            elif role != owner and role in self.names:
+                name = self.names[role]
                 for pattern, replacement in self.words.rewrites("summary", f"named_{role}"):
                     title = pattern.sub(replacement.replace("{name}", name.replace("\\", "")), title)
                 before, possessive, after = title.partition(f"{name}'s")
@@ -152,11 +152,11 @@ def _part(part: str, chosen: list[dict[str, Any]], wording: Wording, owner: str,
 
 def _title_with_date(task: dict[str, Any], words: Pack) -> str:
     """Return the title with its day as people write it, else with the words for it: each fact once."""
-    title, said = task["title"], task["due_expression"] or ""
+    title, due_words = task["title"], task["due_expression"] or ""
     if not task["due_date"]:
-        return f"{title} ({said})" if said and said.lower() not in title.lower() else title
-    if said:
-        shorter = " ".join(re.sub(rf"\s*\b{re.escape(said)}\b", "", title, flags=re.IGNORECASE).split())
+        return f"{title} ({due_words})" if due_words and due_words.lower() not in title.lower() else title
+    if due_words:
+        shorter = " ".join(re.sub(rf"\s*\b{re.escape(due_words)}\b", "", title, flags=re.IGNORECASE).split())
         title = shorter if len(shorter.split()) > 1 else title
     when = day_in_words(date.fromisoformat(task["due_date"]), words)
     return f"{title} ({when}, {task['due_time']})" if task["due_time"] else f"{title} ({when})"
@@ -164,7 +164,7 @@ def _title_with_date(task: dict[str, Any], words: Pack) -> str:
 
 def day_in_words(day: date, words: Pack) -> str:
     """Return a day as people of the language write it: "Fri, Mar 6"; as ISO 8601 without a pack."""
-    if not words.known:
+    if not words.names:
         return day.isoformat()
     weekday, month = words.get("dates", "weekdays")[day.weekday()], words.get("dates", "months")[day.month - 1]
     names = {"weekday": weekday, "Weekday": weekday.capitalize(), "month": month, "Month": month.capitalize()}
