@@ -306,21 +306,3 @@ def test_an_agent_who_takes_turns_is_a_person(last_words: str, is_person: bool) 
     replies = [said("certainly thank you", 10 * at + 6, 10 * at + 8, 1) for at in range(3)]
     after, _ = refine((agent, customer), [*texts, *replies])
     assert (ANNOUNCEMENT not in kinds(after)) is is_person
-
-
-def test_an_agent_who_takes_turns_in_a_mixed_call_is_a_person() -> None:
-    """The voices of a mixed call are its parties: replies in another voice, soon after, show a dialogue."""
-
-    def labels_of(reply_voice: str, pause: float = 1.0) -> list[LabelKind]:
-        phrases = ["say one second please"] * 3
-        texts, spans = [], []
-        for at, phrase in enumerate(phrases):
-            start = 20.0 * at
-            texts += [said(phrase, start, start + 3), said("certainly thank you", start + 3 + pause, start + 5 + pause)]
-            spans += [SpeakerSpan(start, start + 3, "voice 1")]
-            spans += [SpeakerSpan(start + 3 + pause, start + 5 + pause, reply_voice)]
-        [refined] = refine((channel((SPEECH, 60)),), texts, (tuple(spans),))
-        return kinds(refined)
-
-    assert ANNOUNCEMENT not in labels_of("voice 2")
-    assert ANNOUNCEMENT in labels_of("voice 2", pause=8.0)
