@@ -18,7 +18,7 @@ export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup weights demo demo-once up test coverage unit integration acceptance nightly properties browser slow services cluster \
-	llama notebooks journeys attacks fuzz chaos figures docs package check generate format lock lock-cpu digests clean
+	llama notebooks journeys rehearsal attacks fuzz chaos figures docs package check generate format lock lock-cpu digests clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -101,6 +101,9 @@ notebooks: weights  ## the notebooks against a service on real weights, and back
 journeys: weights  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
 	@$(BIN)/python -m tests.asterisk
 	@$(PYTEST) -m slow tests/journeys
+
+rehearsal: weights  ## docs/production.md line by line on two fresh Debian machines, as root (apt-get install debootstrap)
+	@$(BIN)/python -m tests.rehearsal $(REHEARSAL)
 
 attacks: setup  ## every attack that was once successful, with those that take minutes or need root
 	@$(PYTEST) -m "slow_attack or slow or not slow" tests/attacks tests/acceptance/test_access.py

@@ -25,6 +25,7 @@ SUITES = {  # Makefile target -> max. minutes
     "llama": 30,
     "notebooks": 30,
     "journeys": 45,
+    "rehearsal": 45,
     "attacks": 45,
     "fuzz": 45,
     "chaos": 60,

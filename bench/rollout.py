@@ -164,7 +164,8 @@ def _tree(folder: Path, revision: str | None) -> Path:
     return folder
 
 
-def _add_a_migration(tree: Path) -> None:
+def add_migration(tree: Path) -> None:
+    """Add a migration to a copy of the project, which makes it the next version."""
     versions = tree / "db/migrations/versions"
     last = max(path.stem.partition("_")[0] for path in versions.glob("v*.py"))
     (versions / "v9999_of_the_bench.py").write_text(
@@ -263,7 +264,7 @@ def run(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
     from db.server import embedded
 
     former, following = _tree(folder / "former", arguments.former), _tree(folder / "following", None)
-    _add_a_migration(following)
+    add_migration(following)
     code = folder / "code"
     _replace(former, code)
     url = embedded.start(folder / "state")

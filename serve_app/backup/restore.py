@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from uuid import UUID
 
@@ -62,7 +63,8 @@ def restore(checked: CheckedBackup, target: RestoreTarget, progress: BackupProgr
     `db.server.dump` and `db.server.migrate`, and `OSError`.
     """
     folder, backup = checked.folder, checked.manifest
-    if not dump.knows_revision(backup.revision):
+    # The version that created it works on its schema, also on that of a later release after a rollback.
+    if backup.switchboard != version("switchboard-calls") and not dump.knows_revision(backup.revision):
         raise BackupUnfit(
             f"The backup has schema {backup.revision}, of Switchboard {backup.switchboard}, which this version cannot "
             "restore. Use the version that created the backup."

@@ -1,7 +1,7 @@
 #!/bin/sh
 # HAProxy as Ray Serve starts it (RAY_SERVE_HAPROXY_BINARY_PATH), with the manners of the service:
-# - while Serve has told it of no route yet, at a start or after a restart, it answers 503 with Retry-After in place of a 404,
-#   which a sender takes for final;
+# - while Serve has told it of no route to Intake, at a start, a stop or after a restart, it answers 503 with Retry-After in
+#   place of a 404, which a sender takes for final;
 # - what it cannot pass on is problem+json, and its 502, 503 and 504 stay what they are: Serve would have them all be a 500
 #   (what is no HTTP at all it answers with its own 400 in HTML: its parser's answers cannot be set);
 # - where there is a standby of the intake (HAPROXY_STANDBY, its socket), that takes calls while there is no route or replica;
@@ -65,7 +65,7 @@ if [ -f "$config" ] && ! grep -q "^    http-error" "$config"; then
         -e "/^ *timeout http-keep-alive /d" -e "/^defaults/r $config.defaults" \
         -e "/^frontend http_frontend/,/^ *bind /{/^ *bind /r $config.frontend" -e '}' "$config"
 fi
-if [ -f "$config" ] && ! grep -q '^ *use_backend' "$config"; then
+if [ -f "$config" ] && ! grep -q '^ *use_backend http-intake ' "$config"; then
     if [ -n "${HAPROXY_STANDBY:-}" ]; then
         sed -i "s|http-request return status 404 content-type text/plain lf-string .*|server standby unix@$HAPROXY_STANDBY|" "$config"
     else

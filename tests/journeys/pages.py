@@ -6,13 +6,34 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```\w*\n(.*?)^```$", re.M | re.S)
 COMMENT = re.compile(r"\s{2,}# .*$")
+INLINE_COMMAND = re.compile(r"`((?:apt-get|systemctl|switchboard) [^`]+)`")
+
+
+def section(page: str, heading: str) -> str:
+    """Return the text below a heading up to the next one of the second level; the whole page without a heading."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.split(r"^## ", text.split(f"\n{heading}\n", 1)[1], flags=re.M)[0] if heading else text
+
+
+def blocks(page: str, heading: str = "") -> list[str]:
+    """Return the code blocks of a section."""
+    return BLOCK.findall(section(page, heading))
+
+
+def commands(block: str) -> list[str]:
+    """Return the lines of a block, without comments."""
+    lines = (COMMENT.sub("", line) for line in block.splitlines())
+    return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
 def below(page: str, heading: str) -> list[str]:
     """Return the commands of the first code block below a heading, without comments."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    (block,) = BLOCK.findall(text.split(f"\n{heading}\n", 1)[1])[:1]
-    return [COMMENT.sub("", line) for line in block.splitlines() if line.strip()]
+    return commands(blocks(page, heading)[0])
+
+
+def inline(page: str, heading: str = "") -> list[str]:
+    """Return the commands in the running text of a section."""
+    return INLINE_COMMAND.findall(BLOCK.sub("", section(page, heading)))
 
 
 def typed(page: str) -> list[str]:

@@ -116,6 +116,27 @@ def test_a_backup_is_restored_elsewhere_to_the_digit_and_its_recordings_are_foun
         assert following > last, "what is submitted next meets no old number"
 
 
+@pytest.mark.parametrize("creator", ["this version", "another version"])
+def test_a_backup_of_a_later_schema_is_restored_by_the_version_that_created_it(
+    creator: str, filled: World, empty: str, storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a rollback, the former version creates backups of the later version's schema."""
+    with psycopg.connect(filled.database.url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'v9999'")
+    use(monkeypatch, filled.database.url, storage, tmp_path / "data")
+    if creator == "another version":
+        monkeypatch.setattr(creating, "version", lambda _: "9.9.9")
+    backup = json.loads(switchboard("backup", "create", tmp_path / "backups", "--json").stdout)["backup"]
+    use(monkeypatch, empty, tmp_path / "elsewhere", tmp_path / "data")
+    done = switchboard("restore", backup)
+    if creator == "this version":
+        assert done.exit_code == 0, done.output
+        assert migrate.is_current(empty)
+    else:
+        assert done.exit_code != 0
+        assert "schema v9999, of Switchboard 9.9.9" in " ".join(done.output.split())
+
+
 def test_what_a_backup_holds_is_its_users_alone_and_no_key_is_in_it(backup_folder: Path) -> None:
     for path in (backup_folder.parent, *backup_folder.parent.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path

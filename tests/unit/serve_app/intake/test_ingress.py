@@ -75,8 +75,15 @@ async def test_beside_the_prefix_a_404_stays_one() -> None:
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="a shell script")
-@pytest.mark.parametrize(("routes", "status"), [("", "503"), ("    use_backend calls if is_calls\n", "404")])
-def test_haproxy_answers_503_only_while_it_knows_of_no_route(tmp_path: Path, routes: str, status: str) -> None:
+@pytest.mark.parametrize(
+    ("routes", "status"),
+    [
+        ("", "503"),
+        ("    use_backend http-console if is_http-console\n", "503"),  # routes come and go one by one
+        ("    use_backend http-intake if is_http-intake\n", "404"),
+    ],
+)
+def test_haproxy_answers_503_only_while_it_has_no_route_to_intake(tmp_path: Path, routes: str, status: str) -> None:
     config = tmp_path / "haproxy.cfg"
     config.write_text(f"frontend http_frontend\n{routes}backend default_backend\n{NOT_YET}")
     environment = {**os.environ, "REAL_HAPROXY": "echo"}
