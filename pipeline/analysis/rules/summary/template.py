@@ -164,7 +164,7 @@ def _title_with_date(task: dict[str, Any], words: Pack) -> str:
 
 def day_in_words(day: date, words: Pack) -> str:
     """Return a day as people of the language write it: "Fri, Mar 6"; as ISO 8601 without a pack."""
-    if not words.names:
+    if not words.known:
         return day.isoformat()
     weekday, month = words.get("dates", "weekdays")[day.weekday()], words.get("dates", "months")[day.month - 1]
     names = {"weekday": weekday, "Weekday": weekday.capitalize(), "month": month, "Month": month.capitalize()}
