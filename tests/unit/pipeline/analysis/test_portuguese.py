@@ -82,6 +82,6 @@ def test_the_agent_and_the_reason(labeled: LabeledCall) -> None:
     assert findings["agent"]["name"] == labeled.agent
     assert labeled.summary is not None and labeled.summary in findings["summary"]["text"]
     assert (
-        findings["summary"]["text"].startswith("Paulo Teixeira: ")
+        findings["summary"]["text"].startswith("Paulo Teixeira disse: “")
         and "Pendente: Marina Duarte" in findings["summary"]["text"]
     )
