@@ -32,6 +32,7 @@ mount -t overlay -o "lowerdir=$base,upperdir=$here/memory/changes,workdir=$here/
 cd "$here/memory/root"
 mkdir -p host etc/ssl/certs
 cp /etc/resolv.conf etc/
+echo '127.0.0.1 localhost' > etc/hosts
 [ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/
 mount --bind "$here/home" home
 mount --bind "$here/tmp" tmp
