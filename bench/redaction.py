@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.lib import planted_secrets, planted_sound
+from bench.lib.intervals import wilson
 from bench.lib.planted_secrets import LANGUAGES, PlantedCall
-from bench.lib.wilson import wilson
 from bench.real import outputs
 from bench.real.outputs import RecognizedWord, SystemOutput
 from bench.real.sources import Sources

@@ -24,7 +24,6 @@ Each ratio has two forms. Elapsed seconds need an idle machine; other load hardl
 import argparse
 import asyncio
 import json
-import math
 import os
 import platform
 import statistics
@@ -42,6 +41,7 @@ from uuid import uuid4
 import psutil
 
 from bench.lib import long_calls, scripted_whisper
+from bench.lib.intervals import mean_ratio
 from bench.lib.long_calls import LongCall
 from tests.fixture_checkpoints import DIARIZATION
 
@@ -416,18 +416,6 @@ def report_pairs(rows: Sequence[dict[str, Any]], compared: str) -> dict[str, Any
     for name, (mean, low, high) in figures.items():
         print(f"{name}: {mean:.3f} (95 % interval {low:.3f} to {high:.3f}), {len(rows)} pairs; goal {GOALS[compared]}")
     return figures
-
-
-def mean_ratio(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Return the geometric mean of the pairs' ratios and its 95 % interval; all of it for a single pair."""
-    from scipy import stats
-
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = statistics.fmean(logs)
-    if len(logs) < 2:
-        return math.exp(mean), 0.0, math.inf
-    half = float(stats.t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return tuple(round(math.exp(end), 3) for end in (mean, mean - half, mean + half))  # type: ignore[return-value]
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
