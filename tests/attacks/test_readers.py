@@ -155,12 +155,17 @@ async def long_calls(world: World, count: int, index: bool = True) -> None:
         Turn(number, ("rep", "customer")[number % 2], part[0].start, part[-1].end, part, "en")
         for number, part in enumerate(words[begin : begin + 30] for begin in range(0, HOUR, 30))
     ]
+    content, last = dump_json(turns), 0
     for number in range(count):
         await finished(world, minutes=number)
-    await world.rows(
-        "UPDATE transcripts SET content = jsonb_set(content, '{turns}', CAST(:turns AS jsonb)) RETURNING 1",
-        turns=dump_json(turns),
-    )
+        if number % 200 == 199 or number == count - 1:  # each statement has 30 s
+            stored = await world.rows(
+                "UPDATE transcripts SET content = jsonb_set(content, '{turns}', CAST(:turns AS jsonb))"
+                " WHERE call_pk > :last RETURNING call_pk",
+                turns=content,
+                last=last,
+            )
+            last = max(row["call_pk"] for row in stored)
     if index:
         await world.rows("SELECT index_call(id) FROM calls")
 
