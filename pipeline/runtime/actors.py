@@ -72,7 +72,7 @@ class PendingChunk:
 class TranscriberReplica(Replica):
     """Recognition. Chunks of all waiting calls share batches; a chunk whose sound cannot be read fails alone."""
 
-    STAGE = AsrOptions.STAGE
+    STAGE = AsrOptions.ENGINES.stage
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ Piece = Callable[[], Samples]
 class DiarizerReplica(Replica):
     """Speaker separation of mixed recordings, and voiceprints. A call that cannot be read or finalized fails alone."""
 
-    STAGE = DiarizationOptions.STAGE
+    STAGE = DiarizationOptions.ENGINES.stage
 
     def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
         from pipeline import diarization
