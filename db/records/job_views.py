@@ -1,5 +1,3 @@
-"""Read models of jobs: plain frozen dataclasses."""
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any

@@ -1,5 +1,3 @@
-"""Chooses the calls that may answer a question, and counts those that match its filters."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,5 +1,3 @@
-"""Outcomes of calls by a workspace's questions and scorecards: scores of calls, and over time."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -1,5 +1,3 @@
-"""List the recordings of a folder or a bucket, and copy them to this machine one by one."""
-
 import fnmatch
 import hashlib
 from collections.abc import Iterator, Sequence

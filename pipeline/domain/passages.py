@@ -1,5 +1,3 @@
-"""Passages for semantic search: turns joined or cut to a length that a sentence model compares well."""
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

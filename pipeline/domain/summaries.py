@@ -1,5 +1,3 @@
-"""Summary templates of a workspace or team: which parts, in which order, under which headings."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args

@@ -1,5 +1,3 @@
-"""Names and terms that a call may contain, as vocabulary for recognition."""
-
 from collections.abc import Iterable
 
 from pipeline.domain.call import Call

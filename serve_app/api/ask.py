@@ -1,5 +1,3 @@
-"""A question about many calls, answered from quoted turns."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated

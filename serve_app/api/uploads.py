@@ -1,5 +1,3 @@
-"""Recordings that senders upload: in one request, or in parts of an upload that resumes after a lost connection."""
-
 import asyncio
 import hashlib
 import hmac

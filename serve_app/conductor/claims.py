@@ -1,5 +1,3 @@
-"""Claims jobs for one Conductor, and renews its leases."""
-
 import math
 import time
 from collections.abc import Iterable

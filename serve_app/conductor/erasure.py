@@ -1,5 +1,3 @@
-"""Carries out erasures in the Conductor's replica, deletes the files of erased calls, and copies the ledger."""
-
 import asyncio
 import logging
 import time

@@ -1,5 +1,3 @@
-"""Runs one job until it is completed, retried, failed, or lost to another Conductor."""
-
 import logging
 import time
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""Embeds the passages of due calls in the Conductor's replica: claims calls, embeds in a CPU task, stores."""
-
 import asyncio
 import logging
 import time

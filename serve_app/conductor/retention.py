@@ -1,5 +1,3 @@
-"""Deletes what is due by retention in the Conductor's replica, a batch at a time."""
-
 import asyncio
 import logging
 import time

@@ -1,5 +1,3 @@
-"""The document of the API, from its routes and models."""
-
 import json
 import re
 import tomllib

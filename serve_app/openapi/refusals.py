@@ -1,5 +1,3 @@
-"""The refusals of each operation, with an example of each kind."""
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -1,5 +1,3 @@
-"""Counts the cost of requests to a language model per workspace, and stops them at the limit."""
-
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
