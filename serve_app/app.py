@@ -321,7 +321,6 @@ def calls(args: dict[str, Any]) -> Application:
 
 
 def _service_actor(settings: Settings, shipped: Shipped, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return Ray's options for a replica that needs no GPU."""
     place = {"resources": {SERVICE_NODE: 0.001}} if shipped.service_nodes else {}
     return {"num_cpus": settings.scaling.replica_cpus, **place, **_environment(shipped.release, variables)}
 

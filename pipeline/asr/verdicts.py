@@ -198,7 +198,6 @@ def _word_by_place(
 
 
 def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indices: Sequence[int]) -> None:
-    """Find loops and copies within windows and across the windows of one channel."""
     owners = [(i, k) for i in indices for k in range(len(texts[i].words))]
     words = [texts[i].words[k] for i, k in owners]
     loops = plausible.loops(words)

@@ -252,7 +252,6 @@ class Authorizer:
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
-        """Convert errors to refusals."""
         retry = self._options.RETRY_AFTER_SECONDS
         try:
             yield

@@ -41,7 +41,6 @@ class LeaseLoop(ABC, Generic[L]):
         """Requeue what was claimed."""
 
     def _begin(self, lease: L, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run the work on a lease as a task."""
         task = asyncio.create_task(work, name=name)
         self._tasks[task] = lease
         task.add_done_callback(self._end)
@@ -53,7 +52,6 @@ class LeaseLoop(ABC, Generic[L]):
             log.error("%s: unexpected failure, the lease expires", self._label, exc_info=task.exception())
 
     def _leased_tasks(self) -> list[tuple[L, "asyncio.Task[None]"]]:
-        """Return the leases that this process holds, each with its task."""
         return [(lease, task) for task, lease in self._tasks.items()]
 
     def _on_outage(self) -> None:

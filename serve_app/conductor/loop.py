@@ -151,7 +151,6 @@ class ConductorLoop(LeaseLoop[Lease]):
             self._wake.set()
 
     def _begin_all(self, leases: Sequence[Lease]) -> bool:
-        """Start jobs; return whether there were any."""
         for lease in leases:
             self._begin_job(lease)
         return bool(leases)

@@ -230,7 +230,6 @@ def _by_turn(edits: Sequence[CallEdit]) -> dict[int, list[CallEdit]]:
 
 
 def _replaced_text(word: Word, edits: Sequence[CallEdit]) -> str | None:
-    """Return the text that a manual correction replaced at this word."""
     for edit in edits:
         begin, end = edit.start or 0.0, edit.end or 0.0
         if edit.kind is EditKind.TEXT and begin - 0.01 <= word.start and word.end <= end + 0.01:

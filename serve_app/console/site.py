@@ -300,7 +300,6 @@ OpenPage = Callable[[Visitor], Awaitable[Response]]
 
 
 def _translated(items: Iterable[tuple[str, str]], say: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Translate the names of options."""
     return [(value, say(name)) for value, name in items]
 
 

@@ -124,7 +124,6 @@ def refusals(route: Route, described: dict[str, Any]) -> dict[str, Any]:
 
 
 def _left_out(route: Route) -> set[type[Refusal]]:
-    """Return the refusals of other routes."""
     left_out: set[type[Refusal]] = set()
     if "call_id" not in route.path:
         left_out |= {api_errors.NoSuchCall, api_errors.NotReady}

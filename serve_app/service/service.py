@@ -241,7 +241,6 @@ class Service:
         self._dashboard_at = at if self._dashboard else None
 
     def _start_serve(self) -> str:
-        """Return the URL of POST /submit once it answers."""
         from ray import serve
 
         from serve_app.app import build_calls, build_intake
@@ -273,7 +272,6 @@ class Service:
         return submit_url
 
     def _start_readers(self) -> None:
-        """Deploy the API and the console, unless the settings switch them off."""
         from ray import serve
 
         from serve_app.api.deployment import PATH

@@ -105,7 +105,6 @@ class Supervisor:
         return 0
 
     def _spared(self) -> set[psutil.Process]:
-        """Return the processes that outlive a worker."""
         return self._state.processes() | (self._standby.processes() if self._standby else set())
 
     def _reap(self) -> dict[int, int]:
@@ -130,7 +129,6 @@ class Supervisor:
                 time.sleep(0.05)
 
     def _start_worker(self, url: str) -> int:
-        """Fork, and return the worker's process number."""
         here, alive = os.pipe()  # `alive` is closed when this process is gone
         pid = os.fork()
         if pid:

@@ -197,7 +197,6 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
 
 
 def _collect(messages: Iterator[runner.Message], tracks: _Tracks, options: DecodeOptions) -> Facts:
-    """Write the samples to their tracks and return the final facts."""
     try:
         for kind, track, data in messages:
             if kind is Kind.TRACK:
