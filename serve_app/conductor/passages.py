@@ -40,10 +40,6 @@ class PassageLoop(LeaseLoop[DueCall]):
     async def _release(self, leases: list[DueCall]) -> None:
         await passages.release(self._database, leases)
 
-    async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Claim nothing more, give running calls `drain_seconds`, release the rest."""
-        await self._shut_down(drain_seconds)
-
     async def _work(self) -> None:
         while not self._drained:
             self._wake.clear()

@@ -64,10 +64,6 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
     async def _release(self, leases: list[Delivery]) -> None:
         await outbox.release(self._database, leases)
 
-    async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Claim nothing more, give running deliveries `drain_seconds`, requeue the rest at once."""
-        await self._shut_down(drain_seconds)
-
     async def _send(self) -> None:
         while not self._drained:
             self._wake.clear()
