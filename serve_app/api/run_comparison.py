@@ -3,7 +3,7 @@
 A request waits briefly and returns the progress (202); the client polls. The response contains no words of the calls.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -203,13 +203,8 @@ def _system(measured: MeasuredSet, at: int) -> ComparedSystem:
 
 
 def _slice(slice_: Slice) -> ComparedSlice:
-    return ComparedSlice(
-        slice_.fact, slice_.value, slice_.calls, slice_.seconds, slice_.rates, _verdicts(slice_.verdicts)
-    )
-
-
-def _verdicts(verdicts: Sequence[SystemVerdict | None]) -> tuple[MetricVerdict | None, ...]:
-    return (None, *map(_verdict, verdicts))
+    verdicts = (None, *map(_verdict, slice_.verdicts))
+    return ComparedSlice(slice_.fact, slice_.value, slice_.calls, slice_.seconds, slice_.rates, verdicts)
 
 
 def _verdict(verdict: SystemVerdict | None) -> MetricVerdict | None:

@@ -137,7 +137,7 @@ async def show_upload(reading: ApiRequest[NoQuery]) -> Response:
     """Show how many bytes of an upload have arrived."""
     receiver, _ = await _target(reading)
     upload = await _find(reading, receiver)
-    return _progress(upload, await _offset(reading, receiver, upload))
+    return _progress(upload, end_of(await _stored(reading, receiver.uploads.parts, upload)))
 
 
 async def continue_upload(writing: ApiRequest[NoQuery]) -> Response:
@@ -246,10 +246,6 @@ async def _find(request: ApiRequest[NoQuery], receiver: Receiver) -> Upload:
     if upload is None or upload.workspace_id != request.home:
         raise NoSuchUpload
     return upload
-
-
-async def _offset(request: ApiRequest[NoQuery], receiver: Receiver, upload: Upload) -> int:
-    return end_of(await _stored(request, receiver.uploads.parts, upload))
 
 
 def _progress(upload: Upload, offset: int, status: int = 200) -> Response:

@@ -99,7 +99,8 @@ def read_all(
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
-            for file, outcome in zip(some, pool.map(lambda file: _looked_at(file, progress), some), strict=True):
+            outcomes = pool.map(lambda file: _read(file, len, progress, CopyOutcome.LISTED), some)
+            for file, outcome in zip(some, outcomes, strict=True):
                 done += file.size
                 progress.report("recordings", done, total)
                 yield file, outcome
@@ -174,10 +175,6 @@ def _copied(file: StoredFile, folder: Path, progress: BackupProgress) -> CopyOut
     finally:
         unfinished.unlink(missing_ok=True)
     return outcome
-
-
-def _looked_at(file: StoredFile, progress: BackupProgress) -> CopyOutcome:
-    return _read(file, len, progress, CopyOutcome.LISTED)
 
 
 def _read(
