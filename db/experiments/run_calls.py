@@ -50,7 +50,6 @@ class RunLease:
 
     @property
     def key(self) -> tuple[UUID, int]:
-        """The identity of the call in its run."""
         return self.run_id, self.lease.call_pk
 
 

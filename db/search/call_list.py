@@ -370,7 +370,6 @@ _FACTS = (
 
 
 def outcome_conditions(workspace_id: UUID, filters: CallFilter) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield the conditions on answers and scores."""
     column = call_outcomes.c
     if filters.question is not None:
         yield _has_outcome(workspace_id, column.key == filters.question, column.outcome == filters.answer)

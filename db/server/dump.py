@@ -131,7 +131,6 @@ class Snapshot:
         return _digest(self.connection, table, seconds)
 
     def revision(self) -> str:
-        """Return the revision of the schema."""
         return str(_scalar(self.connection, "SELECT version_num FROM alembic_version"))
 
     def sealed(self) -> dict[str, int]:

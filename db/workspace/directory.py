@@ -330,7 +330,6 @@ async def update(
 
 
 def is_team(workspace_id: UUID, team_id: UUID | None) -> sa.ColumnElement[bool]:
-    """Return the condition for a team of a workspace."""
     return sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
 
 

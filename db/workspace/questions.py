@@ -262,7 +262,6 @@ def parsed(definitions: Iterable[Any]) -> tuple[Defined, ...]:
 
 
 def only(kind: type[T], items: Iterable[object]) -> tuple[T, ...]:
-    """Return the items of a kind."""
     return tuple(item for item in items if isinstance(item, kind))
 
 

@@ -336,5 +336,4 @@ REFUSED: dict[type[Exception], Callable[[Any], Refusal]] = {
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return the refusal for an error of `REFUSED`."""
     return next(refuse(error) for kind, refuse in REFUSED.items() if isinstance(error, kind))

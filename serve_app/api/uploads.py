@@ -134,7 +134,6 @@ async def upload_recording(writing: ApiRequest[NoQuery]) -> Response:
 
 
 async def show_upload(reading: ApiRequest[NoQuery]) -> Response:
-    """Show how many bytes of an upload have arrived."""
     receiver, _ = await _target(reading)
     upload = await _find(reading, receiver)
     return _progress(upload, end_of(await _stored(reading, receiver.uploads.parts, upload)))
@@ -190,7 +189,6 @@ def _receiving(writing: ApiRequest[NoQuery]) -> Iterator[None]:
 
 
 async def cancel_upload(writing: ApiRequest[NoQuery]) -> Response:
-    """Remove an upload."""
     receiver, _ = await _target(writing)
     await _stored(writing, receiver.uploads.remove, await _find(writing, receiver))
     return Response(status_code=204)

@@ -140,7 +140,6 @@ def address(storage: str) -> str:
 
 
 def sha256_of(path: Path, progress: BackupProgress) -> str:
-    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(PIECE):

@@ -159,7 +159,6 @@ class Day:
 
 
 def days_of(lines: tuple[CallLine, ...], zone: tzinfo) -> Iterator[Day]:
-    """Group consecutive lines by day."""
     for day, group in groupby(lines, key=lambda line: line.call.start_time.astimezone(zone).date()):
         yield Day(day, tuple(group))
 

@@ -173,7 +173,6 @@ class Conversation:
         yield from sounds
 
     def turn(self, index: int) -> ShownTurn:
-        """Return one turn as it is shown."""
         part = next(part for part in self.parts if part.first <= index < part.last)
         return next(item for item in self.items(part) if isinstance(item, ShownTurn) and item.index == index)
 

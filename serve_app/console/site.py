@@ -251,7 +251,6 @@ class Visit(Visitor):
 
     @property
     def home(self) -> UUID:
-        """The viewer's workspace."""
         return self.viewer.workspace_id
 
     @property

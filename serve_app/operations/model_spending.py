@@ -29,11 +29,9 @@ class ModelSpending:
         self._logged: dict[UUID, date] = {}  # the day for which a reached limit was logged, by workspace
 
     def of(self, workspace_id: UUID) -> "WorkspaceSpending":
-        """Return the counter of one workspace."""
         return WorkspaceSpending(self, workspace_id)
 
     def tokens(self, prompt: int, completion: int) -> ModelTokens:
-        """Return numbers of tokens with their cost."""
         of_prompt, of_completion = self._prices
         return ModelTokens(prompt, completion, (prompt * of_prompt + completion * of_completion) / 1e6)
 
