@@ -106,8 +106,7 @@ async def list_calls(
 ) -> Page[CallLine]:
     """Return calls, the latest start first; with `updated_after`, in the order of their changes.
 
-    With `text`, a page has at most `MAX_CALLS_WITH_HITS` calls, whose words `offload` finds. Raises
-    `pages.InvalidCursor`.
+    With `text`, a page has at most `MAX_CALLS_WITH_HITS` calls, whose words `offload` finds. Raises `InvalidCursor`.
     """
     place = Place.decode(cursor, filters, aware)
     if filters.text is not None:

@@ -259,8 +259,7 @@ def move_files(url: str, folder: str) -> int:
 
     Sealed originals of redaction are recordings too.
 
-    Deletions that were queued elsewhere are forgotten: their files are in the former storage, whose service deletes
-    them.
+    Deletions that were queued elsewhere are forgotten: the service of the former storage deletes their files.
     """
     with _connected(url) as connection:
         connection.execute("DELETE FROM file_deletions WHERE NOT starts_with(uri, %s || '/')", [folder.rstrip("/")])

@@ -170,8 +170,7 @@ async def add_member(
     by: Actor | None = None,
     new: bool = False,
 ) -> DirectoryMember:
-    """Add a member, or replace the data of the one with this `user_id`. Earlier calls with that userId belong to it at
-    once.
+    """Add a member, or replace the data of the one with this `user_id`, to which earlier calls with it belong at once.
 
     `new`: raise AlreadyExists if the `user_id` exists. Raises NotInDirectory for an unknown workspace or team.
     """

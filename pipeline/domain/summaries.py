@@ -17,8 +17,7 @@ class SummaryTemplateInvalid(ValueError):
 class TemplatePart:
     """A part of a summary. `heading`: text before it; None: in the language of the call; empty: none.
 
-    `most`, 1..10: maximum number of tasks or actions, or of sentences of the reason (at most two); None: three or two
-    sentences.
+    `most`, 1..10: maximum number of tasks or actions (None: three), or of sentences of the reason (at most two).
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

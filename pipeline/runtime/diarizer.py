@@ -1,7 +1,6 @@
 """The Diarizer: mixed recordings of many calls share the batches of the networks. Does not use Ray.
 
-A call never has more than two batches of its windows in the queue, so calls take turns, and the sound that is held of
-a long one is bounded.
+A call has at most two batches of its windows in the queue: calls take turns, and the sound in memory is bounded.
 """
 
 import asyncio

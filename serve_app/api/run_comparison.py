@@ -70,8 +70,7 @@ class ComparedSlice:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio
-    in this API."""
+    """A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio."""
 
     call_id: UUID
     seconds: float

@@ -1,7 +1,6 @@
 """Copies recordings into a backup and out of it, by the SHA-256 of their content.
 
-Backups in one folder share their copies: content that an earlier one copied is not copied again, so an interrupted
-backup resumes where it was.
+Backups in one folder share their copies: no content is copied again, so an interrupted backup resumes.
 """
 
 import hashlib
@@ -109,8 +108,7 @@ def read_all(
 def put_all(files: list[StoredFile], folder: Path, storage: str, progress: BackupProgress) -> list[CopyOutcome]:
     """Copy recordings from `folder` into a storage that lacks them; return the outcome of each, in their order.
 
-    Content without the digest of its name is not stored: it was changed in the backup. Raises `StorageError`,
-    `OutOfTime`.
+    Content that was changed in the backup is not stored. Raises `StorageError`, `OutOfTime`.
     """
     fs, root = opened(storage)
     done, total = 0, sum(file.size for file in files)

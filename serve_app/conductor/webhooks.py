@@ -155,9 +155,8 @@ def judge(
 ) -> DeliveryDecision:
     """Return the decision after an attempt that `failures` failed ones preceded.
 
-    2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After lengthens the pause
-    of the schedule and never shortens it; with 429 and 503 the whole endpoint pauses for that time. `chance` in 0..1;
-    default: random.
+    2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After only lengthens the
+    pause of the schedule; with 429 and 503 the whole endpoint pauses for that time. `chance` in 0..1; default: random.
     """
     status = answer.attempt.status
     if status is not None and 200 <= status < 300:

@@ -20,9 +20,7 @@ class ModelSpending:
     """Spending of the workspaces in a process, counted in PostgreSQL for all processes together."""
 
     def __init__(self, database: Database, prices: tuple[float, float], wait_out: WaitOut) -> None:
-        """`prices`: of a million tokens of prompts and of answers. `wait_out` runs a step on the database, and again
-        after an outage.
-        """
+        """`prices`: of a million tokens of prompts and of answers. `wait_out` repeats a step after an outage."""
         self._database = database
         self._prices = prices
         self._wait_out = wait_out

@@ -59,8 +59,7 @@ class Running:
 
 
 def create() -> RunFolder:
-    """Create a folder that only this user may enter, in the temporary folder, or in /tmp if that one's path is too
-    long.
+    """Create a folder that only this user may enter, in the temporary folder, or in /tmp if its path is too long.
 
     Removes folders of services that have ended, except the newest: its logs may show why.
     """

@@ -103,8 +103,7 @@ class Service:
         """Check what would fail later, lock the data folder, and return its state.
 
         Raises `ServiceError` for a cluster without a shared database, a folder without its model, a data folder in use,
-        a
-        taken port.
+        and a taken port.
         """
         self._refuse_lonely_state()
         if self._owns_ray:  # on a cluster the folders are those of the engines' nodes

@@ -62,8 +62,7 @@ class Supervisor:
         self._state_failures = 0
 
     def run(self) -> int:
-        """Return the exit code: 0 after SIGTERM, SIGINT or SIGHUP, else that of a first start which failed with a
-        reason.
+        """Return the exit code: 0 after SIGTERM, SIGINT or SIGHUP, else that of a first start that failed.
 
         Returns in this process only: the worker's ends with SystemExit, or what the worker raises. Raises what
         `State.open` raises.

@@ -45,8 +45,7 @@ MAX_LISTED_GAPS = 5  # in a warning; all gaps are labels
 class Decoded:
     """One file's sound, of one or two channels.
 
-    `source_rate` is in Hz, `source_channels` counts the channels of all the file's tracks; `codec` and `container` are
-    FFmpeg's names.
+    `source_rate` is in Hz, `source_channels` counts those of all tracks; `codec` and `container` are FFmpeg's names.
     """
 
     audio: Audio
