@@ -186,7 +186,7 @@ def resolved(changes: Changes, settings: Settings) -> dict[str, dict[str, Any]]:
 
 def without_secrets(options: BaseModel) -> dict[str, Any]:
     """Return a group's settings as a run stores them; of an engine, all that it has."""
-    if isinstance(options, EngineOptions) and options.engine != options.OFF:
+    if isinstance(options, EngineOptions) and options.on:
         options = options.for_engine()
     secrets = {name for name, is_secret in _settings_of(options).items() if is_secret}
     return options.model_dump(mode="json", exclude=secrets)
