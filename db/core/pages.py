@@ -86,7 +86,7 @@ async def gather(
     """Return the row ids of a page and the place after which the next page begins; None: there are no more rows.
 
     `candidates(place, count)` walks an index: up to `count` rows after a place, in the list's order. `matching` returns
-    which of them satisfy all other conditions. In one statement, PostgreSQL would sort all matching rows.
+    which of them satisfy all other conditions. In one statement, PostgreSQL would find and sort all of them.
     """
     matches: list[Place] = []
     chunk, examined = limit + 1, 0  # enough without other conditions

@@ -17,7 +17,7 @@ class SummaryTemplateInvalid(ValueError):
 class TemplatePart:
     """A part of a summary. `heading`: text before it; None: in the language of the call; empty: none.
 
-    `most`, 1..10: maximum number of tasks or actions (None: three), or of sentences of the reason (at most two).
+    `most`, 1..10: maximum of tasks or actions (None: 3), or of sentences of the reason (None: 2, which is the limit).
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

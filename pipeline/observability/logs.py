@@ -69,7 +69,7 @@ def install() -> None:
 
 
 def to_file(path: Path, name: str, in_json: bool) -> None:
-    """Log to `FILES` rotating files what a replica logs by Ray Serve, in a process without Ray, `name`."""
+    """Log in a process without Ray, `name`, as a replica does by Ray Serve: to `FILES` rotating files."""
     handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8")
     handler.setFormatter(JSONFormatter(name) if in_json else logging.Formatter(TEXT % name))
     serve = logging.getLogger(SERVE)
