@@ -189,8 +189,7 @@ async def conclude(
 ) -> Outcome:
     """Run speakers and analysis: they are cheap and depend on metadata, so they run again whenever it changes.
 
-    `llm`: requests answers of a language model that this call does not have yet; left out, without waiting for other
-    calls.
+    `llm`: requests answers of a language model that this call does not have yet; left out, it waits for no other call.
     """
     journal, options = journal or MemoryJournal(), options or ProcessOptions()
     audio = recognized_call.audio

@@ -201,7 +201,6 @@ HERE = Shipped()
 
 
 def build_intake(settings: Settings, shipped: Shipped = HERE) -> Application:
-    """Build the application that takes calls in."""
     from serve_app.intake.deployment import Intake
 
     return Intake.options(
@@ -220,7 +219,6 @@ def build_intake(settings: Settings, shipped: Shipped = HERE) -> Application:
 
 
 def build_api(settings: Settings, shipped: Shipped = HERE) -> Application:
-    """Build the application that serves results."""
     from serve_app.api.deployment import Api
 
     options = settings.api
@@ -240,7 +238,6 @@ def build_api(settings: Settings, shipped: Shipped = HERE) -> Application:
 
 
 def build_console(settings: Settings, shipped: Shipped = HERE) -> Application:
-    """Build the application that serves the pages."""
     from serve_app.console.deployment import Console
 
     return Console.options(
@@ -257,7 +254,6 @@ def build_console(settings: Settings, shipped: Shipped = HERE) -> Application:
 
 
 def build_calls(settings: Settings, shipped: Shipped = HERE) -> Application:
-    """Build the application that processes calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
     store = str(settings.checkpoints) if settings.checkpoints else None
     recognizing = _environment(shipped.release, recognizer_environment())
@@ -321,7 +317,6 @@ def calls(args: dict[str, Any]) -> Application:
 
 
 def _service_actor(settings: Settings, shipped: Shipped, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return Ray's options for a replica that needs no GPU."""
     place = {"resources": {SERVICE_NODE: 0.001}} if shipped.service_nodes else {}
     return {"num_cpus": settings.scaling.replica_cpus, **place, **_environment(shipped.release, variables)}
 

@@ -1,7 +1,6 @@
 """All settings, from environment variables: SWITCHBOARD_HTTP__PORT=8080 sets `http.port`.
 
-Each part describes its options next to its code; this file combines them and is the only one that reads the
-environment.
+Each part describes its options next to its code; this file combines them, and alone reads the environment.
 """
 
 import json

@@ -274,13 +274,8 @@ class Database:
 
         It runs again if the connection turns out to be dead, so the statement must be safe to run twice.
         """
-        try:
-            async with asyncio.timeout(self._answer_seconds) as deadline:
-                return await self._fetch(statement, values)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise _no_response(self._answer_seconds) from None
+        async with self._time_limit():
+            return await self._fetch(statement, values)
 
     async def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         for last in (False, False, True):

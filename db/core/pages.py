@@ -54,8 +54,7 @@ class Place:
     ) -> "Place | None":
         """Return the place that a cursor encodes; None for None.
 
-        `check` parses the key and may raise ValueError; `ids`: the type of row ids, numbers or UUIDs. Raises
-        `InvalidCursor`.
+        `check` parses the key and may raise ValueError; `ids`: the type of row ids. Raises `InvalidCursor`.
         """
         if cursor is None:
             return None
@@ -87,8 +86,7 @@ async def gather(
     """Return the row ids of a page and the place after which the next page begins; None: there are no more rows.
 
     `candidates(place, count)` walks an index: up to `count` rows after a place, in the list's order. `matching` returns
-    which of them satisfy all other conditions. In one statement, PostgreSQL would find all matching rows before it
-    sorts them.
+    which of them satisfy all other conditions. In one statement, PostgreSQL would find and sort all of them.
     """
     matches: list[Place] = []
     chunk, examined = limit + 1, 0  # enough without other conditions

@@ -55,8 +55,7 @@ def from_now(seconds: float) -> Any:
 def dump_json(value: Any) -> str:
     """Return any domain object as JSON that PostgreSQL accepts and that parses back to the same value.
 
-    Not-a-number and infinity become strings, which pydantic parses as floats. NUL characters, which PostgreSQL cannot
-    store, are left out.
+    Not-a-number and infinity become strings, which pydantic parses as floats. NUL characters are left out.
     """
     text = to_json(value, inf_nan_mode="strings").decode()
     return _NUL.sub(r"\1", text) if "\\u0000" in text else text

@@ -110,8 +110,7 @@ async def create(
 
     `calibration_id`: the same in a repeated request, which then creates nothing. No other workspace may have it.
 
-    Raises `CallsUnfit`, `CalibrationRefused` if the name is taken, and `questions.NoSuchQuestion` for an unknown
-    scorecard.
+    Raises `CallsUnfit`, `CalibrationRefused` for a taken name, `questions.NoSuchQuestion` for an unknown scorecard.
     """
     unique_ids = list(dict.fromkeys(call_ids))
     if not 1 <= len(unique_ids) <= MAX_CALLS:
@@ -163,8 +162,7 @@ async def answer(
 ) -> CalibrationCall:
     """Store a reviewer's answers on one call in addition to earlier ones; a repeated key replaces its answer.
 
-    Raises `NoSuchCalibration`, `NotInCalibration`, `AnswerUnfit`, and `CalibrationRefused` once it is closed or
-    submitted.
+    Raises `NoSuchCalibration`, `NotInCalibration`, `AnswerUnfit`, `CalibrationRefused` if it is closed or submitted.
     """
     async with database.transaction(scope) as connection:
         calibration = await _hold(connection, calibration_id)

@@ -1,5 +1,4 @@
-"""Promotes a run's results to the calls' records and rolls them back, each in one transaction: readers see all or
-nothing.
+"""Promotes a run's results to the calls' records, and rolls them back, each in one transaction.
 
 The former record is stored with the run as it was, and restored exactly. Users' edits apply to the present transcript.
 Voice profiles use live results only.
@@ -118,8 +117,7 @@ async def promote(database: Database, workspace_id: UUID, run_id: UUID, by: Acto
 async def roll_back(database: Database, workspace_id: UUID, run_id: UUID, by: Actor | None = None) -> PromotionResult:
     """Restore the records that a promotion replaced, except of calls that got another recording since.
 
-    Raises `runs.NoSuchRun`, and `runs.RunRefused` for a run that is not promoted, or if another run was promoted over
-    it.
+    Raises `runs.NoSuchRun`, and `runs.RunRefused` for a run that is not promoted, or that another run replaced.
     """
     async with changing(database, workspace_id, by, seconds=SECONDS) as change:
         run = await runs.hold(change.connection, run_id)

@@ -1,7 +1,6 @@
 """The calls of runs: claimed under leases with fencing, after all jobs of the queue; each result is stored once.
 
-`claims` is the fencing number: each write of a worker matches its row by it, so a worker that lost a call writes
-nothing.
+`claims` is the fencing number, which each write matches: a worker that lost a call writes nothing.
 """
 
 import hashlib
@@ -50,7 +49,6 @@ class RunLease:
 
     @property
     def key(self) -> tuple[UUID, int]:
-        """The identity of the call in its run."""
         return self.run_id, self.lease.call_pk
 
 

@@ -129,8 +129,7 @@ async def compared(
 ) -> AsyncIterator[Compared]:
     """Yield each finished call of a run in processing order, with its record; `PAGE` in a transaction.
 
-    `other_id`: compare with another run, on calls finished in both. `set_id`: only calls of a gold set. `limit`: only
-    the first calls.
+    `other_id`: another run, on calls finished in both. `set_id`: only calls of a gold set. `limit`: the first calls.
     """
     query = _COMPARED.where(*_conditions(run_id, other_id, set_id)).order_by(run_calls.c.call_pk)
     last, remaining, keys = 0, limit, call_keys.of(database)

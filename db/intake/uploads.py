@@ -1,5 +1,3 @@
-"""What the upload of a recording needs of its call."""
-
 from dataclasses import dataclass, field
 from uuid import UUID
 

@@ -418,7 +418,6 @@ def _lease(row: sa.Row[Any]) -> Lease:
 
 
 async def traces(database: Database, workspace_id: UUID, call_pk: int) -> list[str]:
-    """Return the traceparents of a call's submissions."""
     query = sa.select(submissions.c.traceparent).where(
         submissions.c.call_pk == call_pk, submissions.c.traceparent.is_not(None)
     )

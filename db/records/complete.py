@@ -74,8 +74,7 @@ async def _keep_voice(
 ) -> None:
     """Store the agent's voiceprint, unless the member was erased or does not consent, and delete all other voices.
 
-    Without a voiceprint, an "analyze" job keeps an earlier one, and a "process" job removes it, since its recording may
-    be another.
+    Without a voiceprint, an "analyze" job keeps an earlier one; a "process" job removes it: its recording may differ.
     """
     is_erased = await erasures.is_erased_member(connection, lease.workspace_id, call.user_id)
     new = None if is_erased else voiceprint

@@ -252,7 +252,6 @@ def _same_id(edited: EditedCall, requested: WantedEdit) -> UUID | None:
 
 
 def _same_tag(edited: EditedCall, requested: WantedEdit) -> UUID | None:
-    """Return the edit that has given the call this tag."""
     for edit in edited.edits:
         is_same = edit.kind is requested.kind is EditKind.TAG and edit.person == requested.new
         if is_same and edit.state is EditState.APPLIED:

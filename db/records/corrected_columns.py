@@ -1,5 +1,3 @@
-"""Columns and conditions of queries for values after users' corrections."""
-
 import logging
 from typing import Any
 from uuid import UUID

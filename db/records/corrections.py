@@ -112,7 +112,6 @@ class EditedCall:
 
     @property
     def swapped(self) -> bool:
-        """Whether the parties are swapped."""
         return self.corrected is not None and self.corrected.swapped
 
     @property
@@ -132,7 +131,6 @@ def fields_of(swapped: bool | None, agent_set: bool | None, user_id: UUID | None
 
 
 def as_text(id_: UUID | None) -> str | None:
-    """Return an id as edits store it."""
     return None if id_ is None else str(id_)
 
 
@@ -274,7 +272,6 @@ async def insert_edit(
     task_id: UUID | None = None,
     comment: str | None = None,
 ) -> UUID:
-    """Store an edit and return its id."""
     edit_id = edit_id or uuid4()
     values = {
         "call_pk": call_pk,

@@ -1,5 +1,4 @@
-"""Carries out erasures. Each step is one transaction that finds nothing to do when it is repeated: after a crash, all
-steps are repeated.
+"""Carries out erasures. Each step is one transaction that may be repeated: after a crash, all steps are.
 
 Calls are erased one by one. A pass over the calls is repeated, so that it finds those that arrived in the meantime.
 """

@@ -212,7 +212,8 @@ async def claim(database: Database, erasure_id: UUID | None = None) -> ErasureLe
     if row is None:
         return None
     target = Target(ErasureKind(row.kind), row.target, row.number, row.team_id)
-    return ErasureLease(row.id, row.workspace_id, target, _author(row), row.run)
+    author = Actor(row.who, row.key_id, row.team_id, is_authorized=True)
+    return ErasureLease(row.id, row.workspace_id, target, author, row.run)
 
 
 async def renew(database: Database, lease: ErasureLease) -> None:
@@ -319,10 +320,6 @@ def _has_member(user_id: UUID | None) -> sa.ColumnElement[bool]:
 async def _country(database: Database, workspace_id: UUID) -> str | None:
     query = sa.select(workspaces.c.default_country).where(workspaces.c.id == workspace_id)
     return next(iter(await database.column(workspace_id, query)), None)
-
-
-def _author(row: sa.Row[Any]) -> Actor:
-    return Actor(row.who, row.key_id, row.team_id, is_authorized=True)
 
 
 def _erasure(row: sa.Row[Any]) -> Erasure:

@@ -1,7 +1,6 @@
 """Erases a member: the entry in the directory, the voice profile and voiceprints, and the name in records.
 
-Calls are kept, with what was said in them, also names. The records contain the member's name as it was at the time of
-their analysis, next to the id.
+Calls are kept, with what was said in them, also names. The records contain the member's name next to the id.
 """
 
 import asyncio

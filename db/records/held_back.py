@@ -63,7 +63,6 @@ async def _hold_back(connection: AsyncConnection, lease: Lease, error: CallError
 
 
 async def _seal_results(connection: AsyncConnection, lease: Lease) -> None:
-    """Seal the results of the call's stages, which have its words."""
     key = await call_keys.key_for_writing(connection, lease.call_pk, lease.workspace_id, force=True)
     assert key is not None
     is_open = sa.func.jsonb_typeof(stage_results.c.result) != "string"

@@ -1,5 +1,3 @@
-"""Read models of jobs: plain frozen dataclasses."""
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -64,7 +62,6 @@ async def list_jobs(
 
 
 async def show_job(database: Database, job_id: UUID) -> JobSummary | None:
-    """Return a job, or None."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(_JOBS.where(jobs.c.id == job_id))).one_or_none()
         return None if row is None else _job(row)

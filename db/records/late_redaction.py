@@ -90,7 +90,6 @@ def _due(filter_: LateFilter, by_team: dict[UUID, NamedPolicy]) -> sa.ColumnElem
 
 
 async def count_due(database: Database, workspace_id: UUID, filter_: LateFilter) -> int:
-    """Return how many calls are due."""
     condition = _due(filter_, await policies(database, workspace_id, filter_.policy))
     row = await database.first(workspace_id, sa.select(sa.func.count()).select_from(_STORED).where(condition))
     return int(row[0])

@@ -174,8 +174,7 @@ async def set_period(
 ) -> None:
     """Set the period of a workspace or team, up to `MAX_DAYS`.
 
-    None removes it: a team then has that of its workspace, a workspace none. Raises `NoSuchTeam`, `PeriodRefused`, and
-    what `changing` raises.
+    None removes it: a team then has that of its workspace. Raises `NoSuchTeam`, `PeriodRefused`, errors of `changing`.
     """
     of_scope = sa.and_(
         retention_periods.c.workspace_id == workspace_id,

@@ -25,7 +25,6 @@ class WorkspaceAnswers:
     scorecards: tuple[ScorecardResult, ...] = ()
 
     def by_key(self) -> "dict[str, QuestionAnswer | TrackerResult]":
-        """Return answers and trackers by key."""
         answers: dict[str, QuestionAnswer | TrackerResult] = {answer.key: answer for answer in self.answers}
         return answers | {tracker.key: tracker for tracker in self.trackers}
 

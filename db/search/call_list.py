@@ -106,8 +106,7 @@ async def list_calls(
 ) -> Page[CallLine]:
     """Return calls, the latest start first; with `updated_after`, in the order of their changes.
 
-    With `text`, a page has at most `MAX_CALLS_WITH_HITS` calls, whose words `offload` finds. Raises
-    `pages.InvalidCursor`.
+    With `text`, a page has at most `MAX_CALLS_WITH_HITS` calls, whose words `offload` finds. Raises `InvalidCursor`.
     """
     place = Place.decode(cursor, filters, aware)
     if filters.text is not None:
@@ -370,7 +369,6 @@ _FACTS = (
 
 
 def outcome_conditions(workspace_id: UUID, filters: CallFilter) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield the conditions on answers and scores."""
     column = call_outcomes.c
     if filters.question is not None:
         yield _has_outcome(workspace_id, column.key == filters.question, column.outcome == filters.answer)

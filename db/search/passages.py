@@ -82,8 +82,7 @@ async def state(database: Database) -> IndexState:
 async def make_due(database: Database, after: int = 0, everything: bool = False) -> int | None:
     """Make the next stored calls due without passages of the model in use, those after the row id `after`.
 
-    `everything`: also those with such passages. Returns the last row id examined; None: there were no more. It can be
-    interrupted and restarted.
+    `everything`: also those with such passages. Returns the last row id examined, None at the end: it can be resumed.
     """
     done = sa.select(1).where(call_passages.c.call_pk == calls.c.id, call_passages.c.model == passage_model.c.model)
     async with database.transaction(EVERY_WORKSPACE) as connection:

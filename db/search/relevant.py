@@ -1,5 +1,3 @@
-"""Chooses the calls that may answer a question, and counts those that match its filters."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -76,7 +74,6 @@ def _searches(question: str, filters: CallFilter) -> list[CallFilter]:
 
 
 async def _with_transcript(connection: AsyncConnection, call_pks: Sequence[int]) -> list[int]:
-    """Return the rows among these that have a transcript, in this order."""
     query = sa.select(calls.c.id).join(transcripts, PRESENT).where(calls.c.id.in_(call_pks))
     present = set((await connection.execute(query)).scalars()) if call_pks else set()
     return [call_pk for call_pk in call_pks if call_pk in present]

@@ -1,5 +1,3 @@
-"""Outcomes of calls by a workspace's questions and scorecards: scores of calls, and over time."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -70,8 +68,7 @@ async def score_weeks(
 ) -> list[ScoreWeek]:
     """Return scores by scorecard, week, and team or member, the earliest week first; weeks without scores are left out.
 
-    `zone`: IANA time zone that weeks begin in. `weeks`: their number up to that of the latest call. `key`: one
-    scorecard only.
+    `zone`: IANA time zone of the weeks. `weeks`: their number up to that of the latest call. `key`: of one scorecard.
     """
     of_reader, since, week = by_weeks(reader, zone, weeks)
     of_key = [] if key is None else [call_outcomes.c.key == key]

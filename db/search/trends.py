@@ -1,5 +1,3 @@
-"""Calls by team and week: count, tone, outcomes, the agent's share of the talk, and tasks."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta

@@ -25,8 +25,7 @@ class SecretSealed(CallError):
 
 
 class Sealer:
-    """Seals and opens short texts with `keys`: 32 bytes each, in base64 (either alphabet). Raises ValueError for
-    others.
+    """Seals and opens short texts with `keys` of 32 bytes in base64 (either alphabet). Raises ValueError for others.
 
     Neither `repr` nor errors contain the keys or the texts.
     """

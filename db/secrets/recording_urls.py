@@ -60,8 +60,7 @@ def in_body(body: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, 
 
 
 class UrlSealer:
-    """Seals and opens URLs with `keys`, as `Sealer` does with secrets: the first seals, all open. `paths`: their paths
-    are secret too.
+    """Seals and opens URLs with `keys`: the first seals, all open. `paths`: their paths are secret too.
 
     Raises ValueError for an invalid key. Neither `repr` nor errors contain keys or URLs.
     """

@@ -131,7 +131,6 @@ class Snapshot:
         return _digest(self.connection, table, seconds)
 
     def revision(self) -> str:
-        """Return the revision of the schema."""
         return str(_scalar(self.connection, "SELECT version_num FROM alembic_version"))
 
     def sealed(self) -> dict[str, int]:
@@ -260,8 +259,7 @@ def move_files(url: str, folder: str) -> int:
 
     Sealed originals of redaction are recordings too.
 
-    Deletions that were queued elsewhere are forgotten: their files are in the former storage, whose service deletes
-    them.
+    Deletions that were queued elsewhere are forgotten: the service of the former storage deletes their files.
     """
     with _connected(url) as connection:
         connection.execute("DELETE FROM file_deletions WHERE NOT starts_with(uri, %s || '/')", [folder.rstrip("/")])

@@ -190,8 +190,7 @@ class _Server:
             leftovers = self._leftovers(leftovers)
 
     def _remove_leftover_locks(self) -> None:
-        """Remove the lock files of a killed server. Only while `lock` is held, and no server and none of its processes
-        runs.
+        """Remove the lock files of a killed server. Only while `lock` is held, and none of its processes runs.
 
         PostgreSQL itself only checks whether the process number in the socket's lock file is taken, and then refuses to
         start: a zombie may still have it, or another process that got the same number.

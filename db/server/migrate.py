@@ -101,8 +101,7 @@ def _revision(connection: sa.Connection) -> str | None:
 def wait_for_turn(connection: sa.Connection) -> None:
     """Wait until no other process migrates; closing the connection ends the turn.
 
-    Polls: a waiting statement is a transaction, and building an index concurrently waits for all earlier transactions,
-    so the two would deadlock.
+    Polls: building an index concurrently waits for all earlier transactions, also for a statement that waits here.
     """
     try_lock = sa.text("SELECT pg_try_advisory_lock(:key)")
     while not connection.execute(try_lock, {"key": ADVISORY_LOCK}).scalar():

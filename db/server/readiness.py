@@ -1,5 +1,3 @@
-"""State of the service as stored in the database: its schema, and the last heartbeat of a Conductor."""
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""Log of who read, played, exported, corrected or erased which part of a call, written before data is returned, and in
-the transaction of a change.
+"""Log of who read, changed or erased which part of a call: written before data is returned, and with a change.
 
 A key that reads the same part of a call again within an hour adds to a count, not a row: however fast it reads, it
 leaves a bounded number of rows. Reads that wait for the same commit share a transaction; none is delayed to fill it.

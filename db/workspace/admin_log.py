@@ -103,8 +103,7 @@ async def changing(
     """Open a transaction that changes a workspace; changes of one workspace take turns.
 
     `by`: None is the operator of this process. `new`: the transaction creates the workspace. `seconds`: see
-    `Database.transaction`. Raises `NotInDirectory` for an unknown workspace, `NotAdmin` if the actor has lost the
-    right.
+    `Database.transaction`. Raises `NotInDirectory` for an unknown workspace, `NotAdmin` without the right.
     """
     actor = by or operator()
     async with database.transaction(workspace_id, seconds=seconds) as connection:

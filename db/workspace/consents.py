@@ -1,7 +1,6 @@
 """Consents of members to their voiceprints, and the condition under which voiceprints may be stored and used.
 
-The latest consent of a member counts, unless it is withdrawn or expired. `db.voices.consent` deletes what is no longer
-allowed.
+The latest consent of a member counts, unless it is withdrawn or expired; `db.voices.consent` deletes the voices.
 """
 
 from dataclasses import dataclass

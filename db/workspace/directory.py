@@ -170,8 +170,7 @@ async def add_member(
     by: Actor | None = None,
     new: bool = False,
 ) -> DirectoryMember:
-    """Add a member, or replace the data of the one with this `user_id`. Earlier calls with that userId belong to it at
-    once.
+    """Add a member, or replace the data of the one with this `user_id`, to which earlier calls with it belong at once.
 
     `new`: raise AlreadyExists if the `user_id` exists. Raises NotInDirectory for an unknown workspace or team.
     """
@@ -330,7 +329,6 @@ async def update(
 
 
 def is_team(workspace_id: UUID, team_id: UUID | None) -> sa.ColumnElement[bool]:
-    """Return the condition for a team of a workspace."""
     return sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
 
 

@@ -56,8 +56,7 @@ async def create(
 ) -> LegalHold:
     """Set a hold, or return the active one with the same subject and reason.
 
-    When this returns, no retention that began before it is still deleting. Raises `HoldRefused`, and what `changing`
-    raises.
+    When this returns, no retention that began before it still deletes. Raises `HoldRefused`, errors of `changing`.
     """
     async with changing(database, workspace_id, by) as change:
         row = await _present_or_new(change, kind, subject.strip(), reason.strip())

@@ -39,8 +39,7 @@ class ModelBudget:
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """A workspace's usage in a day (UTC), and its limits. `reached`: the limits reached; no more requests are sent
-    then.
+    """A workspace's usage in a day (UTC), and its limits. `reached`: those that stop further requests.
 
     `estimated`: requests with estimated tokens: without a response, or with one that reports no usage.
     """

@@ -141,8 +141,7 @@ async def set_questions(
 ) -> QuestionChanges:
     """Add or change questions; `only`: and remove all others. Unchanged ones keep their version.
 
-    The caller has checked each. Raises `TooManyQuestions`, `ScorecardUnfit`, and NotInDirectory for an unknown
-    workspace.
+    The caller has checked each. Raises `TooManyQuestions`, `ScorecardUnfit`, NotInDirectory (unknown workspace).
     """
     async with changing(database, workspace_id, by) as change:
         rows = await change.run(sa.select(questions).where(questions.c.workspace_id == workspace_id))
@@ -262,7 +261,6 @@ def parsed(definitions: Iterable[Any]) -> tuple[Defined, ...]:
 
 
 def only(kind: type[T], items: Iterable[object]) -> tuple[T, ...]:
-    """Return the items of a kind."""
     return tuple(item for item in items if isinstance(item, kind))
 
 

@@ -74,8 +74,7 @@ class TeamInUse(ValueError):
 async def remove_unused_team(database: Database, workspace_id: UUID, team_id: UUID, by: Actor | None = None) -> None:
     """Remove a team without calls, endpoints and valid keys; its members stay without a team.
 
-    Raises `TeamInUse`, and then nothing has changed. A concurrent submission waits, and either finds no team or keeps
-    it.
+    Raises `TeamInUse`, and then nothing has changed. A concurrent submission waits, then finds no team, or keeps it.
     """
     async with changing(database, workspace_id, by) as change:
         if await lock_team(change, team_id):

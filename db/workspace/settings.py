@@ -1,5 +1,3 @@
-"""Settings of a workspace: its terms, hosts, pressed keys, and shares of turns at the queue."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

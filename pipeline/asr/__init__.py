@@ -1,3 +1,3 @@
-from pipeline.asr.engine import ENGINES, AsrOptions, Engine, NeedsAligner, RemoteEngine, engine_class, load
+from pipeline.asr.engine import ENGINES, AsrOptions, Engine, NeedsAligner, RemoteEngine, load
 
-__all__ = ["ENGINES", "AsrOptions", "Engine", "NeedsAligner", "RemoteEngine", "engine_class", "load"]
+__all__ = ["ENGINES", "AsrOptions", "Engine", "NeedsAligner", "RemoteEngine", "load"]

@@ -1,6 +1,4 @@
-"""Levels of words, and echoes between channels. Only one chunk's samples are in memory; 20 levels per second are
-stored.
-"""
+"""Levels of words, and echoes between channels. Only one chunk's samples are in memory, and 20 levels per second."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

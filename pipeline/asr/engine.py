@@ -10,7 +10,6 @@ from pipeline.asr import alignment
 from pipeline.asr.alignment.engine import Aligner, AlignmentOptions
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Chunk, ChunkText
-from pipeline.engines import registry
 from pipeline.engines.registry import EngineOptions, Registry, load_engine
 
 Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
@@ -92,7 +91,6 @@ ENGINES = Registry(
 class AsrOptions(EngineOptions):
     """Options of speech recognition; each engine adds its own next to its code."""
 
-    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
 
     engine: str = Field("faster-whisper", description="Which engine of `ENGINES`.")
@@ -105,10 +103,6 @@ class AsrOptions(EngineOptions):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: the GPU if there is one, and an error if it cannot be used."
     )
-
-
-def engine_class(options: AsrOptions) -> type[Engine]:
-    return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: AsrOptions, store: Path | None = None, aligning: AlignmentOptions | None = None) -> Engine:

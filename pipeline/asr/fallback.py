@@ -91,9 +91,7 @@ def suspect(text: ChunkText) -> bool:
 def _of_parts(
     samples: npt.NDArray[np.float32], chunk: Chunk, moments: Sequence[int], decode: Decode, language: str
 ) -> list[ChunkText]:
-    """Decode a chunk in parts, split at these samples; `language` comes from the whole, where detection is more
-    reliable.
-    """
+    """Decode a chunk in parts, split at these samples; `language` is that of the whole, which is more reliable."""
     edges = [0, *moments, len(samples)]
     whole = replace(chunk, language=language)
     times = [0.0, *(moment / SAMPLE_RATE for moment in moments), chunk.seconds]

@@ -53,8 +53,7 @@ class FasterWhisper(LoadedWhisper):
     ) -> list[ChunkText]:
         """See `pipeline.asr.Engine`. Chunks of similar length share a batch: a batch decodes as long as its longest.
 
-        All chunks of a batch are padded to one length, the one each would get alone, so that no text depends on the
-        batch.
+        Chunks are padded to the length that each would get alone, so that no text depends on the batch.
         """
         lists = [tuple(terms) for terms in vocabularies]
         tokens_of = {terms: self._vocabulary(terms) for terms in set(lists)}  # chunks of a call share one list

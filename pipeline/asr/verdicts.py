@@ -50,8 +50,7 @@ Marked = dict[int, set[str]]  # a word's index in its window, and the reasons ag
 class WindowVerdict:
     """Reasons against one window. `doubtful` and `withheld` words do not overlap.
 
-    `lacks_loud_speech`: some speech without words is as loud as the rest, so it is the party's own and no background
-    babble.
+    `lacks_loud_speech`: some speech without words is as loud as the rest, so it is no babble in the background.
     """
 
     reason_names: set[str] = field(default_factory=set)
@@ -198,7 +197,6 @@ def _word_by_place(
 
 
 def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indices: Sequence[int]) -> None:
-    """Find loops and copies within windows and across the windows of one channel."""
     owners = [(i, k) for i in indices for k in range(len(texts[i].words))]
     words = [texts[i].words[k] for i, k in owners]
     loops = plausible.loops(words)

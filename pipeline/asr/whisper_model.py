@@ -1,5 +1,3 @@
-"""Whisper loaded by faster-whisper: its options, checkpoint and memory, and what it makes of sound and text."""
-
 import json
 import math
 import threading

@@ -1,5 +1,3 @@
-"""The audio stage: stored files -> channels -> labels -> speech -> chunks."""
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -96,8 +96,7 @@ class _LocalSound:
 class Backfiller:
     """Processes blocks of recordings, writes a part for each, and returns the columns of `SUMMARY`.
 
-    Raises `StorageError` if a part cannot be written or the source is unavailable, and `CheckpointMissing` without a
-    model: both end the run.
+    Raises `StorageError` for a part or source that fails, `CheckpointMissing` without a model: both end the run.
     """
 
     def __init__(self, job: BackfillJob) -> None:
@@ -181,8 +180,7 @@ class Backfiller:
     def _check_source(self, part: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the rows, unless the whole source is unavailable: then unreadable recordings are not to blame.
 
-        Raises `StorageError` in that case, which ends the run; finished rows are written, the rest is left to the next
-        run.
+        Raises `StorageError` in that case, which ends the run; finished rows are written.
         """
         read_rows = [row for row in rows if row.get("code") not in UNREADABLE]
         if len(read_rows) < len(rows):

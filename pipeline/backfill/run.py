@@ -14,7 +14,6 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from pipeline.asr.engine import engine_class
 from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import HEARTBEAT_SECONDS, Output
 from pipeline.backfill.rows import FAILED
@@ -160,7 +159,7 @@ def _cause(error: BaseException) -> CallError:
 
 def _manifest(job: BackfillJob) -> dict[str, Any]:
     """Return what must stay the same for an output folder, so that it does not mix rows of different models."""
-    needs_aligner = getattr(engine_class(job.asr), "needs_aligner", False)  # other engines do not use it
+    needs_aligner = getattr(job.asr.engine_class, "needs_aligner", False)  # other engines do not use it
     return {
         "source": job.source.rstrip("/"),
         "recognition": job.asr.model_dump(mode="json", exclude={"device"}),

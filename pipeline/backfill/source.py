@@ -1,5 +1,3 @@
-"""List the recordings of a folder or a bucket, and copy them to this machine one by one."""
-
 import fnmatch
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -54,8 +52,7 @@ class FolderUnusable(StorageError):
 class Source:
     """Source folder; `url` is an fsspec folder: a path, s3://bucket/folder, gs://bucket/folder.
 
-    Raises `StorageError` if it has no driver or, unless `may_be_absent`, does not exist: an object store has no empty
-    folders.
+    Raises `StorageError` without a driver, and if it does not exist, unless `may_be_absent` (as in an object store).
     """
 
     def __init__(self, url: str, *, may_be_absent: bool = False) -> None:
@@ -79,8 +76,7 @@ class Source:
     def recordings(self, pattern: str | None = None) -> Iterator[SourceFile]:
         """Yield the recordings, in subfolders too, by path, without hidden files.
 
-        `pattern`: a shell pattern for the relative path ("2026-*/*.wav") in place of the suffixes. Raises
-        `StorageError`.
+        `pattern`: a shell pattern for the relative path ("2026-*/*.wav") in place of suffixes. Raises `StorageError`.
         """
         try:
             self._fs.invalidate_cache()

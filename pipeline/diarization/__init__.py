@@ -1,5 +1,5 @@
 """Speakers of a mixed recording, and voiceprints. Cheap to import; `load` imports the engine's libraries."""
 
-from pipeline.diarization.engine import ENGINES, DiarizationOptions, Engine, engine_class, load
+from pipeline.diarization.engine import ENGINES, DiarizationOptions, Engine, load
 
-__all__ = ["ENGINES", "DiarizationOptions", "Engine", "engine_class", "load"]
+__all__ = ["ENGINES", "DiarizationOptions", "Engine", "load"]

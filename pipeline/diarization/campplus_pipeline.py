@@ -1,5 +1,3 @@
-"""CAM++ as a pyannote embedding model, and the pipeline that uses it."""
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

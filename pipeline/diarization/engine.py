@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Audio, Diarization, Voiceprint
-from pipeline.engines import registry
 from pipeline.engines.registry import EngineOptions, Registry, load_engine
 from pipeline.errors import EngineError
 
@@ -79,7 +78,6 @@ ENGINES = Registry(
 class DiarizationOptions(EngineOptions):
     """Options of diarization; each engine may add more."""
 
-    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
 
     engine: str = Field("pyannote", description="pyannote, or clustering (voices of short windows, without pyannote).")
@@ -106,10 +104,6 @@ class DiarizationOptions(EngineOptions):
         if self.max_speakers is not None and self.max_speakers < self.min_speakers:
             raise ValueError("max_speakers is below min_speakers")
         return self
-
-
-def engine_class(options: DiarizationOptions) -> type[Engine]:
-    return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: DiarizationOptions, store: Path | None = None) -> Engine:

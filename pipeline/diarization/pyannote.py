@@ -1,5 +1,3 @@
-"""Speaker diarization and voice embeddings through a pyannote.audio 4 pipeline, in memory and without telemetry."""
-
 import contextlib
 import io
 import logging

@@ -36,8 +36,7 @@ class Cutter:
     def cut(self, sound: Samples | Audio) -> Iterator[Window]:
         """Yield the windows in order, padded with zeros at the end like pyannote's.
 
-        Reads each sample once, max. one block ahead. Raises `StorageError`, and `EngineError` for samples that are not
-        finite.
+        Reads each sample once, max. one block ahead. Raises `StorageError`, `EngineError` for NaN and infinity.
         """
         read, length = reader(sound)
         count, size, step = self.count(length), self.size, self.step

@@ -20,8 +20,7 @@ class CallFields:
     """Fields that a sender may set. None: not sent.
 
     `start_time` is aware and in UTC; `duration` is in whole seconds, >= 0. Columns of exports, the merge and its
-    warnings
-    are derived from this list.
+    warnings are derived from this list.
     """
 
     call_id: UUID

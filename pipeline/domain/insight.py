@@ -122,8 +122,7 @@ class Action:
 class Contact:
     """A person known to the workspace. Numbers are E.164.
 
-    `inferred`: known only from calls whose direction the sender did not set, so that `phone` may be the workspace's
-    number.
+    `inferred`: known only from calls of unknown direction, so that `phone` may be the workspace's number.
     """
 
     contact_id: str
@@ -153,9 +152,7 @@ class MemberVoiceprint:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """What is known before a call is processed: members of its team with their voices, contacts and terms of the
-    workspace.
-    """
+    """What is known before a call is processed: members of the team with their voices, contacts, terms."""
 
     members: tuple[Member, ...] = ()
     voiceprints: tuple[MemberVoiceprint, ...] = ()

@@ -1,5 +1,3 @@
-"""Passages for semantic search: turns joined or cut to a length that a sentence model compares well."""
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,8 +30,7 @@ class _Piece:
 def passages_of(turns: Sequence[Turn]) -> list[Passage]:
     """Return the passages of a transcript in order; every word is in exactly one.
 
-    Short turns are joined with the next ones: "yes" and "no" mean nothing by themselves, and an answer is found through
-    its question.
+    Short turns are joined with the next ones: an answer ("yes", "no") is found through its question.
     """
     passages: list[Passage] = []
     waiting: list[_Piece] = []

@@ -51,9 +51,7 @@ class ScorecardResult:
 
 
 def outcome_of(answer: QuestionAnswer | TrackerResult) -> str | None:
-    """Return the outcome of an answer; None if the question was not asked or does not apply. "no" if yes/no is not
-    said.
-    """
+    """Return the outcome of an answer; None: not asked, or it does not apply. "no" if yes/no is not said."""
     if answer.state in ("not_asked", "out_of_scope"):
         return None
     kind = answer.type if isinstance(answer, QuestionAnswer) else "tracker"

@@ -1,5 +1,3 @@
-"""Summary templates of a workspace or team: which parts, in which order, under which headings."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -19,8 +17,7 @@ class SummaryTemplateInvalid(ValueError):
 class TemplatePart:
     """A part of a summary. `heading`: text before it; None: in the language of the call; empty: none.
 
-    `most`, 1..10: maximum number of tasks or actions, or of sentences of the reason (at most two); None: three or two
-    sentences.
+    `most`, 1..10: maximum of tasks or actions (None: 3), or of sentences of the reason (None: 2, which is the limit).
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

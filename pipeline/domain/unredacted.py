@@ -1,5 +1,3 @@
-"""The words of a transcript as they were recognized, from the sealed originals of a call."""
-
 from collections import defaultdict
 from dataclasses import replace
 

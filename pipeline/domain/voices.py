@@ -1,5 +1,3 @@
-"""Voice profiles of members, learned from their calls."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

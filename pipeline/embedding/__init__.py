@@ -1,3 +1,3 @@
-from pipeline.embedding.engine import DIMENSION, ENGINES, OFF, EmbeddingOptions, Engine, embed, engine_class, load
+from pipeline.embedding.engine import DIMENSION, ENGINES, EmbeddingOptions, Engine, embed, load
 
-__all__ = ["DIMENSION", "ENGINES", "OFF", "EmbeddingOptions", "Engine", "embed", "engine_class", "load"]
+__all__ = ["DIMENSION", "ENGINES", "EmbeddingOptions", "Engine", "embed", "load"]

@@ -8,13 +8,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from pipeline.checkpoints import CheckpointKind
-from pipeline.engines import registry
 from pipeline.engines.registry import EngineOptions, Registry, load_engine
 from pipeline.errors import CheckpointMissing
 
 Vectors = npt.NDArray[np.float32]  # shape (texts, DIMENSION), each of length 1
 
-OFF = "off"
 DIMENSION = 384  # of stored vectors: the column and its index have a fixed one (db/schema/tables.sql)
 
 
@@ -41,35 +39,20 @@ class Engine(Protocol):
         """Return the vector of a query, shape (1, dimension)."""
 
 
-ENGINES = Registry(
-    {
-        "e5": "pipeline.embedding.e5:E5",
-    },
-    stage="embedding",
-    group="switchboard.embedding",
-)
+ENGINES = Registry({"e5": "pipeline.embedding.e5:E5"}, stage="embedding", group="switchboard.embedding")
 
 
 class EmbeddingOptions(EngineOptions):
     """Options of semantic search: off unless an engine is set. An engine adds its options in its module."""
 
-    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
-    OFF: ClassVar[str | None] = OFF
+    OFF: ClassVar[str | None] = "off"
 
     engine: str = Field("off", description="Engine that makes calls searchable by meaning; off: none.")
     model: str = Field(
         "multilingual-e5-small-q4",
         description="A model of the checkpoint store (`switchboard checkpoints fetch` gets it), or a folder.",
     )
-
-    @property
-    def on(self) -> bool:
-        return self.engine != OFF
-
-
-def engine_class(options: EmbeddingOptions) -> type[Engine]:
-    return cast(type[Engine], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: EmbeddingOptions, store: Path | None = None) -> Engine:

@@ -105,17 +105,22 @@ class EngineOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)  # it may be a key
 
-    STAGE: ClassVar[str]  # for people: "recognition"
     ENGINES: ClassVar[Registry]
     OFF: ClassVar[str | None] = None  # the value for no engine, if the stage is optional
 
     engine: str
 
+    @property
+    def on(self) -> bool:
+        return self.engine != self.OFF
+
+    @property
+    def engine_class(self) -> Any:
+        return engine_class(self.ENGINES, self.engine)
+
     @model_validator(mode="after")
     def _engine_takes_them(self) -> Self:
-        if self.engine == self.OFF:
-            return self
-        if type(self) is engine_class(self.ENGINES, self.engine).Options or self.model_config.get("extra") != "allow":
+        if not self.on or type(self) is self.engine_class.Options or self.model_config.get("extra") != "allow":
             return self  # already the options of an engine
         try:
             engine_options = self.for_engine()
@@ -143,7 +148,7 @@ class EngineOptions(BaseModel):
 
     def for_engine(self) -> "EngineOptions":
         """Return these options as the chosen engine's. Raises ValidationError for those that it does not have."""
-        options: type[EngineOptions] = engine_class(self.ENGINES, self.engine).Options
+        options: type[EngineOptions] = self.engine_class.Options
         return options.model_validate(self.model_dump())
 
     @classmethod
@@ -183,7 +188,7 @@ def load_engine(options: EngineOptions, store: Path | None) -> Any:
     `store`: the folder of the checkpoint store; None: the user's. Raises `CheckpointMissing`, `CheckpointDamaged` or
     `DeviceUnavailable`.
     """
-    engine = engine_class(options.ENGINES, options.engine)(options.for_engine(), store)
+    engine = options.engine_class(options.for_engine(), store)
     point = options.ENGINES.find(options.engine)
     if point.dist is not None:
         engine.package = package_of(point)

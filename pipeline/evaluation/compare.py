@@ -187,8 +187,7 @@ def compare(
 ) -> Comparison:
     """Score the output of each system against the truth.
 
-    `facts` of calls take precedence over those of the truth (`facts_of`). `price_per_hour`: price of a system's
-    processing.
+    `facts` of calls take precedence over those of the truth (`facts_of`). `price_per_hour`: of a system's processing.
     """
     outputs = {name: {call.name: call for call in calls} for name, calls in systems.items()}
     measured = []

@@ -84,8 +84,7 @@ UNUSUAL_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a checked URL leads. `host` is lower case ASCII without a trailing dot, an address in its shortest form;
-    `path` holds the query too."""
+    """Where a checked URL leads. `host`: lower case ASCII, or an address in its shortest form; `path` has the query."""
 
     scheme: str
     host: str

@@ -218,7 +218,6 @@ def _gone() -> RecordingGone:
 
 
 def call_ids(folder: Path) -> set[UUID]:
-    """Return the calls with a file in the folder."""
     names = (path.name.partition(".")[0] for path in folder.iterdir()) if _is_private(folder) else ()
     return {UUID(name) for name in names if _CALL_ID.fullmatch(name)}
 

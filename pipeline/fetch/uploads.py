@@ -155,11 +155,9 @@ class Uploads:
         self._remove(self._folder(upload))
 
     def of_call(self, call_id: UUID) -> int:
-        """Return the number of a call's uploads."""
         return sum(name.rpartition("/")[2].startswith(f"{call_id}.") for name in self._all())
 
     def call_ids(self) -> set[UUID]:
-        """Return the calls with an upload."""
         return {UUID(match[1]) for match in self._matches()}
 
     def remove_unneeded(self, erased: set[UUID], waiting: set[UUID], now: float) -> int:

@@ -1,5 +1,3 @@
-"""The one language of a call: what its parties speak, and why it is uncertain if it is."""
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

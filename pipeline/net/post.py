@@ -48,9 +48,7 @@ class Reply:
 
 
 def open_client() -> httpx.AsyncClient:
-    """Return a client for one server: it follows no redirects, since the key is for this address only, and keeps no
-    cookies.
-    """
+    """Return a client for one server, without redirects, since the key is for this address only, and cookies."""
     cookies, headers = CookieJar(_NO_COOKIES), {"Accept-Encoding": "identity"}
     return httpx.AsyncClient(follow_redirects=False, cookies=cookies, headers=headers, verify=_certificates())
 

@@ -69,9 +69,7 @@ def install() -> None:
 
 
 def to_file(path: Path, name: str, in_json: bool) -> None:
-    """Log to `FILES` rotating files what a replica logs by Ray Serve, in a process without Ray; `name` names the
-    process.
-    """
+    """Log in a process without Ray, `name`, as a replica does by Ray Serve: to `FILES` rotating files."""
     handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8")
     handler.setFormatter(JSONFormatter(name) if in_json else logging.Formatter(TEXT % name))
     serve = logging.getLogger(SERVE)
@@ -106,8 +104,7 @@ def as_json() -> bool:
 
 
 def places(error: BaseException) -> str:
-    """Return classes and places of an error and its causes, and the messages of `CallError`s, which are written for
-    people.
+    """Return classes and places of an error and its causes, and the messages of `CallError`s.
 
     Other texts are left out: they may contain what was sent, such as the values in PostgreSQL's.
     """

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,7 +72,7 @@ class PendingChunk:
 class TranscriberReplica(Replica):
     """Recognition. Chunks of all waiting calls share batches; a chunk whose sound cannot be read fails alone."""
 
-    STAGE = AsrOptions.STAGE
+    STAGE = AsrOptions.ENGINES.stage
 
     def __init__(
         self,
@@ -93,7 +93,8 @@ class TranscriberReplica(Replica):
         self._readers = ThreadPoolExecutor(READERS)
         size, at_once = self._engine.batch_size, self._engine.batches_at_once
         self._texts: Batcher[PendingChunk, ChunkText] = Batcher(self._transcribe, size, at_once, AHEAD)
-        self._again: Batcher[PendingChunk, ChunkText] = Batcher(self._transcribe_with_fallback, 1, at_once)
+        again = partial(self._transcribe, with_fallback=True)
+        self._again: Batcher[PendingChunk, ChunkText] = Batcher(again, 1, at_once)
         return Exclusive(self._texts, self._again)
 
     async def recognition(self) -> Recognition:
@@ -112,9 +113,6 @@ class TranscriberReplica(Replica):
         self._ready()
         queue = self._again if with_fallback else self._texts
         return await submit(queue, await _pending(audio, chunks, vocabulary), alone)
-
-    def _transcribe_with_fallback(self, batch: list[PendingChunk]) -> list[ChunkText | Exception]:
-        return self._transcribe(batch, with_fallback=True)
 
     def _transcribe(self, batch: list[PendingChunk], with_fallback: bool = False) -> list[ChunkText | Exception]:
         """Return the texts of the chunks that can be read, and the errors of those that cannot."""

@@ -48,9 +48,7 @@ class Batcher(Generic[Item, Result]):
         self._since: dict[int, float] = {}  # when each run was begun, by the id of its list
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
-        """Return the results of `items`, in order; raise what `run` raised or returned for the first of them that
-        fails.
-        """
+        """Return the results of `items`, in order; raise what `run` raised or returned for the first that fails."""
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
         if items:

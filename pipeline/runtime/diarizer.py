@@ -1,7 +1,6 @@
 """The Diarizer: mixed recordings of many calls share the batches of the networks. Does not use Ray.
 
-A call never has more than two batches of its windows in the queue, so calls take turns, and the sound that is held of
-a long one is bounded.
+A call has at most two batches of its windows in the queue: calls take turns, and the sound in memory is bounded.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ Piece = Callable[[], Samples]
 class DiarizerReplica(Replica):
     """Speaker separation of mixed recordings, and voiceprints. A call that cannot be read or finalized fails alone."""
 
-    STAGE = DiarizationOptions.STAGE
+    STAGE = DiarizationOptions.ENGINES.stage
 
     def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
         from pipeline import diarization

@@ -1,7 +1,6 @@
 """Actors that run at the lowest priority. Does not use Ray.
 
-They lower their priority before they import what they run: Serve and PyTorch take seconds of a processor, which live
-calls need.
+They lower their priority before they import what they run, which takes seconds of a processor that live calls need.
 """
 
 import contextlib

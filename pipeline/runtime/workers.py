@@ -124,9 +124,7 @@ class LocalWorkers:
         return await asyncio.to_thread(identity_of, await self._engine("diarizer"))
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Run `fn` in a thread. If the caller leaves, a function that checks `is_cancelled` stops; any other runs to
-        its end.
-        """
+        """Run `fn` in a thread. If the caller leaves, it stops if it checks `is_cancelled`, else it runs to its end."""
         with cancellable() as canceled:
             try:
                 return await asyncio.to_thread(fn, *map(opened, args))

@@ -1,10 +1,9 @@
 """Speech for a voiceprint (enough clean speech of one voice), and issues that prevent its enrollment."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.domain.speech import CUSTOMER, REP, AudioAnalysis, Span, Voiceprint
-from pipeline.speakers.seconds import Labels, machine_spans, without
+from pipeline.speakers.seconds import machine_spans, without
 from pipeline.voice.calibration import VoiceCalibration
 
 QUALITY_ISSUES = {
@@ -35,7 +34,7 @@ def clean_speech(analysis: AudioAnalysis) -> tuple[Span, ...]:
         Span(span.start - APART_SECONDS, span.end + APART_SECONDS + max(0.0, late))
         for span in analysis.speech[CUSTOMER]
     ]
-    taken += _machines(analysis.labels)
+    taken += machine_spans(analysis.labels)[REP] if len(analysis.labels) > REP else ()
     pieces = [piece for span in analysis.speech[REP] for piece in without(span, taken)]
     return tuple(piece for piece in pieces if piece.duration >= MIN_STRETCH_SECONDS)
 
@@ -63,7 +62,3 @@ def judged(
     if any(bleed.source == CUSTOMER and bleed.level_db > MAX_BLEED_DB for bleed in analysis.layout.bleed):
         issues.append("bleed")
     return replace(voiceprint, quality_issues=tuple(issues))
-
-
-def _machines(labels: Labels) -> Sequence[Span]:
-    return machine_spans(labels)[REP] if len(labels) > REP else ()

@@ -1,5 +1,3 @@
-"""Speech of parties and machines in a call by its labels, and the reason if no party speaks."""
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 

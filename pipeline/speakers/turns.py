@@ -50,8 +50,7 @@ def join(spoken: Iterable[SpokenWord]) -> tuple[Turn, ...]:
     """Join consecutive words of one speaker to turns, in the order of their first words.
 
     A turn ends after a pause, where a machine begins or ends, and when another speaker says a word in between. A word
-    during another word (a "yes" while the speaker continues) becomes a separate turn and does not split the running
-    one.
+    during another word (a "yes" while the speaker continues) is a turn of its own and does not split the running one.
     """
     runs: list[list[SpokenWord]] = []
     current: dict[str, list[SpokenWord]] = {}

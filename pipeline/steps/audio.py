@@ -1,5 +1,3 @@
-"""What is measured on the decoded sound: the audio analysis and the prosody of the voices."""
-
 import logging
 from collections.abc import Callable
 from typing import Any

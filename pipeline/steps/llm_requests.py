@@ -1,6 +1,4 @@
-"""Requests to a language model for the calls of one process: limited in number, with fair turns, and none to a dead
-endpoint.
-"""
+"""Requests to a language model for the calls of one process: limited, with fair turns, none to a dead endpoint."""
 
 import logging
 from collections import defaultdict

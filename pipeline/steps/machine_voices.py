@@ -30,8 +30,7 @@ async def _machine_voices(
 ) -> Voices:
     """Return the voice of each piece in channels whose words suggest a machine; nothing for other calls.
 
-    Nothing either if the stored sound of a call that was processed before this stage existed is gone: words decide
-    then.
+    Nothing either if the stored sound of a call that was processed before this stage existed is gone.
     """
     spans = diarization.spans if diarization else ()
     stretches = await run.workers.compute(needs_voice_check, recognized.texts, len(audio.labels), spans)

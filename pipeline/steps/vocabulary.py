@@ -1,9 +1,7 @@
-"""Names and terms that a call may contain, as vocabulary for recognition."""
-
 from collections.abc import Iterable
 
 from pipeline.domain.call import Call
-from pipeline.domain.insight import Contact, Member, Roster
+from pipeline.domain.insight import Member, Roster
 
 
 def vocabulary(call: Call, roster: Roster) -> tuple[str, ...]:
@@ -31,11 +29,7 @@ def _members(members: Iterable[Member]) -> Iterable[str]:
 def _contacts(call: Call, roster: Roster) -> Iterable[str]:
     numbers = {_digits(number, roster.default_country) for number in _other_numbers(call)} - {None}
     contacts = (contact for contact in roster.contacts if _digits(contact.phone, roster.default_country) in numbers)
-    return (word for contact in contacts for word in _words(contact))
-
-
-def _words(contact: Contact) -> Iterable[str]:
-    return (word for word in (contact.name, contact.company) if word)
+    return (word for contact in contacts for word in (contact.name, contact.company) if word)
 
 
 def _other_numbers(call: Call) -> tuple[str, ...]:

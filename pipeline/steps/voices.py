@@ -1,5 +1,3 @@
-"""The voices of a call: the diarization of a mixed channel, and the voiceprint of the rep's channel."""
-
 from pipeline.domain.speech import REP, AudioAnalysis, Diarization, Recognized, Voiceprint
 from pipeline.domain.stage import Stage
 from pipeline.domain.vocabulary import CallWarning

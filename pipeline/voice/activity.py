@@ -27,8 +27,7 @@ class SpeechRun(NamedTuple):
 def probabilities(read: Read, length: int) -> Probabilities:
     """Return the probability of speech per 32 ms frame, shape (frames,), 0..1; the last frame may be partly padding.
 
-    Reads in blocks and carries the detector's state over, so the result equals that of one pass. Raises what `read`
-    raises.
+    Reads in blocks and carries the detector's state over: the result is that of one pass. Raises what `read` raises.
     """
     from faster_whisper.vad import get_vad_model
 

@@ -66,8 +66,7 @@ class CalibrationInvalid(ValueError):
 def calibration_of(model: str, further: Path | None = None) -> VoiceCalibration | None:
     """Return the calibration for the voiceprints of a model, or None.
 
-    `further` is a file, or a folder of *.toml files, that goes before those that ship. Each is read once.
-    Raises `CalibrationInvalid`.
+    `further`: a file or folder of *.toml that goes before those that ship. Raises `CalibrationInvalid`.
     """
     return (_by_model(further).get(model) if further else None) or _by_model(SHIPPED).get(model)
 

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from db.core.database import Database, Reader
@@ -136,7 +136,7 @@ class CallAsker:
 
     def __init__(self, database: Database, model: AnsweringModel, embedder: QueryEmbedder, worker: Worker) -> None:
         self._database, self._options, self._embedder, self._worker = database, model.options, embedder, worker
-        self._spending = ModelSpending(database, model.prices, _at_once)
+        self._spending = ModelSpending(database, model.prices, lambda step: step())
         self._texts: dict[str, ModelText] = {}  # by request
 
     async def ask(self, reader: Reader, question: str, filters: CallFilter, note: Note, seconds: float) -> CallsAnswer:
@@ -237,7 +237,3 @@ def _quotes(sentences: Sequence[SupportedSentence]) -> tuple[AnswerQuote, ...]:
         for call_id, speaker, evidence in sentence.quotes
     )
     return tuple(dict.fromkeys(quotes))
-
-
-async def _at_once(step: Callable[[], Awaitable[Any]]) -> Any:
-    return await step()

@@ -59,7 +59,6 @@ class ApiRequest(Generic[Q]):
 
     @property
     def call_id(self) -> UUID:
-        """The call id in the URL path."""
         call_id: UUID = self.request.path_params["call_id"]
         return call_id
 
@@ -70,7 +69,6 @@ class ApiRequest(Generic[Q]):
 
     @property
     def home(self) -> UUID:
-        """The workspace of the key."""
         return self.reader.workspace_id
 
     @property
@@ -117,7 +115,6 @@ def no_runs(changes: Changes) -> Changes:
 
 
 def answer_with(data: Any, status: int = 200) -> Response:
-    """Return data as a JSON response."""
     return Response(to_json(data), status, media_type="application/json")
 
 
@@ -153,7 +150,6 @@ class Route:
 
     @property
     def scope(self) -> str:
-        """The required scope."""
         if self.admin or self.needs:
             return self.needs or ADMIN
         return READ if self.method == "GET" else EDIT
@@ -252,7 +248,6 @@ class Authorizer:
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:
-        """Convert errors to refusals."""
         retry = self._options.RETRY_AFTER_SECONDS
         try:
             yield
@@ -307,6 +302,5 @@ def tagged(
 
 
 def etag_matches(request: Request, tag: str) -> bool:
-    """Return whether If-None-Match contains the ETag."""
     tags = [value.strip().removeprefix("W/") for value in request.headers.get("if-none-match", "").split(",")]
     return tag in tags or tags == ["*"]

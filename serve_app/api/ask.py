@@ -1,5 +1,3 @@
-"""A question about many calls, answered from quoted turns."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
@@ -38,7 +36,6 @@ class AskBody(Body):
 
 
 async def ask_calls(reading: ApiRequest[NoQuery]) -> Response:
-    """Answer a question about calls from quoted turns."""
     body = await read_admin_body(reading.request, AskBody)
     reader = replace(reading.reader, seconds=reading.options.SEARCH_SECONDS)
     filters = (await with_times(reading.database, body.filters, reading.home)).to_filter()

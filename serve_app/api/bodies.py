@@ -373,6 +373,5 @@ def _names(model: type[BaseModel]) -> frozenset[str]:
 
 
 def _nested(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the model of a field that is an object."""
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

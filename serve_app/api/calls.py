@@ -73,7 +73,6 @@ class RetriedCall:
 
 
 async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
-    """List calls, the latest first."""
     query = reading.query
     check_fields(query.fields, CallLine)
     # No transaction that was open at that moment is still running, so none can commit an earlier change.
@@ -112,7 +111,6 @@ async def _by_meaning(reading: ApiRequest[CallListQuery], question: str) -> Page
 
 
 async def now(reading: ApiRequest[Any]) -> datetime:
-    """Return the time of the database."""
     async with reading.database.transaction(reading.reader) as connection:
         at: datetime = (await connection.execute(sa.select(sa.func.now()))).scalar_one()
         return at
@@ -164,7 +162,6 @@ async def retry_call(writing: ApiRequest[NoQuery]) -> Response:
 
 
 async def show_call(reading: ApiRequest[RecordQuery]) -> Response:
-    """Show the record of a call."""
     check_fields(reading.query.fields, CallRecord)
     call_record = await record(reading)
     if call_record.transcript is not None:
@@ -193,7 +190,6 @@ async def show_transcript(reading: ApiRequest[TranscriptQuery]) -> Response:
 
 
 async def list_call_events(reading: ApiRequest[NoQuery]) -> Response:
-    """List the history of a call, the earliest first."""
     return json_answer(reading, Page((await record(reading)).timeline))
 
 
@@ -205,19 +201,16 @@ async def list_tasks(reading: ApiRequest[TaskListQuery]) -> Response:
 
 
 async def list_contacts(reading: ApiRequest[ContactListQuery]) -> Response:
-    """List contacts by name."""
     query = reading.query
     page = await people_list.list_contacts(reading.database, reading.reader, query.text, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
 async def list_members(reading: ApiRequest[MemberListQuery]) -> Response:
-    """List members by name."""
     query = reading.query
     page = await people_list.list_members(reading.database, reading.reader, query.team_id, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
 async def show_queue(reading: ApiRequest[NoQuery]) -> Response:
-    """Show the queue by team."""
     return json_answer(reading, Page(tuple(await backlog.team_queues(reading.database, reading.reader))))

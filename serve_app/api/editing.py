@@ -165,12 +165,10 @@ async def undo_edit(writing: ApiRequest[NoQuery]) -> Response:
 
 
 async def mark_task_done(writing: ApiRequest[NoQuery]) -> Response:
-    """Mark a task as done."""
     return await _mark(writing, correct.tick)
 
 
 async def unmark_task(writing: ApiRequest[NoQuery]) -> Response:
-    """Reopen a task."""
     return await _mark(writing, correct.untick)
 
 

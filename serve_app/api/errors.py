@@ -19,6 +19,7 @@ from serve_app.http.problems import (
     NoSuchRoute,
     NotAuthenticated,
     Refusal,
+    RetryLater,
     ScopeMissing,
     TooManyRequests,
     Unavailable,
@@ -239,22 +240,14 @@ class TooManyReads(TooManyRequests):
         Refusal.__init__(self, None, headers)
 
 
-class TooSlow(Refusal):
+class TooSlow(RetryLater):
     """The query took too long. Use a shorter time range or fewer filters."""
 
     status, kind, title = 503, "too-slow", "The query took too long"
 
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(None, {"Retry-After": str(retry_after)})
-
 
 class Busy(Unavailable):
     """The data cannot be read now. Retry after Retry-After."""
-
-    title = "Temporarily unavailable"
-
-    def __init__(self, retry_after: int, detail: str | None = None) -> None:
-        Refusal.__init__(self, detail, {"Retry-After": str(retry_after)})
 
 
 REFUSALS: tuple[type[Refusal], ...] = (
@@ -343,5 +336,4 @@ REFUSED: dict[type[Exception], Callable[[Any], Refusal]] = {
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return the refusal for an error of `REFUSED`."""
     return next(refuse(error) for kind, refuse in REFUSED.items() if isinstance(error, kind))

@@ -38,7 +38,6 @@ async def export_calls(reading: ApiRequest[ExportQuery]) -> Response:
 
 
 async def _pages(reading: ApiRequest[ExportQuery]) -> AsyncIterator[Sequence[CallLine]]:
-    """Yield pages of calls, at least one."""
     filters = reading.query.to_filter()
     cursor: str | None = None
     while True:

@@ -52,7 +52,6 @@ def ndjson(part: ExportPart) -> bytes:
 
 
 def csv_header() -> bytes:
-    """Return the names of the columns."""
     return csv_table(COLUMNS, ())
 
 
@@ -67,7 +66,6 @@ def csv_table(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
-    """Return comma-separated values."""
     return _csv([_csv_cell(value) for value in row] for row in rows)
 
 

@@ -63,7 +63,6 @@ def schema_of(columns: Sequence[str], words: bool) -> pa.Schema:
 
 
 def to_cell(value: Any) -> Any:
-    """Return the value of a cell."""
     return value if isinstance(value, datetime) else to_camel_json(value)
 
 

@@ -171,7 +171,6 @@ class CallQuery(QueryParameters):
         return self
 
     def to_filter(self) -> CallFilter:
-        """Return the filter."""
         others = ("states", "oldest_first", "call_ids")
         same = (name for name in CallFilter.__dataclass_fields__ if name not in others)
         oldest_first = getattr(self, "sort", None) == "startTime"
@@ -299,7 +298,6 @@ class TaskListQuery(QueryParameters):
     cursor: Cursor | None = Field(None, description="The `next` cursor from the previous page.")
 
     def to_filter(self) -> TaskFilter:
-        """Return the filter."""
         return TaskFilter(**{name: getattr(self, name) for name in TaskFilter.__dataclass_fields__})
 
 

@@ -1,5 +1,3 @@
-"""What the operator of a workspace set for recording servers: hosts in its network, and credentials without secrets."""
-
 from dataclasses import dataclass
 from typing import Annotated
 

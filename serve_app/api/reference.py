@@ -111,7 +111,6 @@ def _table(heading: str, rows: list[tuple[str, Any, str]]) -> Iterator[str]:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Return the type of a schema, with links to other schemas."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
         return f'<a href="#schema-{name}">{name}</a>'

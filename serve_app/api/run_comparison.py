@@ -3,7 +3,7 @@
 A request waits briefly and returns the progress (202); the client polls. The response contains no words of the calls.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -70,8 +70,7 @@ class ComparedSlice:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio
-    in this API."""
+    """A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio."""
 
     call_id: UUID
     seconds: float
@@ -203,13 +202,8 @@ def _system(measured: MeasuredSet, at: int) -> ComparedSystem:
 
 
 def _slice(slice_: Slice) -> ComparedSlice:
-    return ComparedSlice(
-        slice_.fact, slice_.value, slice_.calls, slice_.seconds, slice_.rates, _verdicts(slice_.verdicts)
-    )
-
-
-def _verdicts(verdicts: Sequence[SystemVerdict | None]) -> tuple[MetricVerdict | None, ...]:
-    return (None, *map(_verdict, verdicts))
+    verdicts = (None, *map(_verdict, slice_.verdicts))
+    return ComparedSlice(slice_.fact, slice_.value, slice_.calls, slice_.seconds, slice_.rates, verdicts)
 
 
 def _verdict(verdict: SystemVerdict | None) -> MetricVerdict | None:

@@ -118,7 +118,6 @@ async def _change(writing: Plain, change: Callable[..., Awaitable[Any]]) -> Resp
 
 
 async def _run(reading: ApiRequest[Any]) -> Run:
-    """Return the run in the path."""
     return await runs.find(reading.database, reading.reader, reading.request.path_params["run_id"])
 
 

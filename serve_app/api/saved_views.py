@@ -1,5 +1,3 @@
-"""Saved views of the list of calls, shared by the readers of a workspace, or of one of its teams."""
-
 from typing import Annotated
 from uuid import UUID
 

@@ -1,5 +1,3 @@
-"""The parameter `fields`: which parts of a response are returned."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache

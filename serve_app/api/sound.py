@@ -177,7 +177,6 @@ class Track:
 
     @property
     def end(self) -> int:
-        """The sample after the last one."""
         return self.start + self.audio.length
 
 

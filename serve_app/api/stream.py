@@ -21,7 +21,6 @@ HEARTBEAT_SECONDS = 15.0
 
 
 async def stream_changes(reading: ApiRequest[StreamQuery]) -> Response:
-    """Stream changes and deletions of calls."""
     last_event_id = reading.request.headers.get("last-event-id")
     since = reading.query.since
     sent: dict[UUID, datetime] = {}

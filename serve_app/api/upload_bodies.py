@@ -1,5 +1,3 @@
-"""The body of an upload: the bytes of a recording, or a form with its file."""
-
 import asyncio
 import base64
 import binascii

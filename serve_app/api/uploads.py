@@ -1,5 +1,3 @@
-"""Recordings that senders upload: in one request, or in parts of an upload that resumes after a lost connection."""
-
 import asyncio
 import hashlib
 import hmac
@@ -136,10 +134,9 @@ async def upload_recording(writing: ApiRequest[NoQuery]) -> Response:
 
 
 async def show_upload(reading: ApiRequest[NoQuery]) -> Response:
-    """Show how many bytes of an upload have arrived."""
     receiver, _ = await _target(reading)
     upload = await _find(reading, receiver)
-    return _progress(upload, await _offset(reading, receiver, upload))
+    return _progress(upload, end_of(await _stored(reading, receiver.uploads.parts, upload)))
 
 
 async def continue_upload(writing: ApiRequest[NoQuery]) -> Response:
@@ -192,7 +189,6 @@ def _receiving(writing: ApiRequest[NoQuery]) -> Iterator[None]:
 
 
 async def cancel_upload(writing: ApiRequest[NoQuery]) -> Response:
-    """Remove an upload."""
     receiver, _ = await _target(writing)
     await _stored(writing, receiver.uploads.remove, await _find(writing, receiver))
     return Response(status_code=204)
@@ -248,10 +244,6 @@ async def _find(request: ApiRequest[NoQuery], receiver: Receiver) -> Upload:
     if upload is None or upload.workspace_id != request.home:
         raise NoSuchUpload
     return upload
-
-
-async def _offset(request: ApiRequest[NoQuery], receiver: Receiver, upload: Upload) -> int:
-    return end_of(await _stored(request, receiver.uploads.parts, upload))
 
 
 def _progress(upload: Upload, offset: int, status: int = 200) -> Response:

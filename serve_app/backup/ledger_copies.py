@@ -57,8 +57,7 @@ class LedgerCopies:
     def read(self, unsigned: bool = False) -> Chains:
         """Return all entries; each chain and the signature of its last entry were checked.
 
-        `unsigned`: accept chains without a signature, or with signatures of other keys; a wrong one is refused. Raises
-        `BrokenLedger`, `StorageError`.
+        `unsigned`: accept chains without a signature, or of other keys. Raises `BrokenLedger`, `StorageError`.
         """
         chains: dict[UUID, list[Entry]] = {}
         signatures: dict[UUID, Mapping[str, str]] = {}

@@ -167,7 +167,6 @@ def is_signed(signatures: Mapping[str, str], keys: Sequence[str], purpose: bytes
 
 
 def file_content(path: Path) -> FileContent:
-    """Return size and digest of a file."""
     with path.open("rb") as file:
         return FileContent(bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
 

@@ -1,7 +1,6 @@
 """Copies recordings into a backup and out of it, by the SHA-256 of their content.
 
-Backups in one folder share their copies: content that an earlier one copied is not copied again, so an interrupted
-backup resumes where it was.
+Backups in one folder share their copies: no content is copied again, so an interrupted backup resumes.
 """
 
 import hashlib
@@ -99,7 +98,8 @@ def read_all(
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
-            for file, outcome in zip(some, pool.map(lambda file: _looked_at(file, progress), some), strict=True):
+            outcomes = pool.map(lambda file: _read(file, len, progress, CopyOutcome.LISTED), some)
+            for file, outcome in zip(some, outcomes, strict=True):
                 done += file.size
                 progress.report("recordings", done, total)
                 yield file, outcome
@@ -108,8 +108,7 @@ def read_all(
 def put_all(files: list[StoredFile], folder: Path, storage: str, progress: BackupProgress) -> list[CopyOutcome]:
     """Copy recordings from `folder` into a storage that lacks them; return the outcome of each, in their order.
 
-    Content without the digest of its name is not stored: it was changed in the backup. Raises `StorageError`,
-    `OutOfTime`.
+    Content that was changed in the backup is not stored. Raises `StorageError`, `OutOfTime`.
     """
     fs, root = opened(storage)
     done, total = 0, sum(file.size for file in files)
@@ -139,7 +138,6 @@ def address(storage: str) -> str:
 
 
 def sha256_of(path: Path, progress: BackupProgress) -> str:
-    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(PIECE):
@@ -174,10 +172,6 @@ def _copied(file: StoredFile, folder: Path, progress: BackupProgress) -> CopyOut
     finally:
         unfinished.unlink(missing_ok=True)
     return outcome
-
-
-def _looked_at(file: StoredFile, progress: BackupProgress) -> CopyOutcome:
-    return _read(file, len, progress, CopyOutcome.LISTED)
 
 
 def _read(

@@ -140,7 +140,6 @@ async def _erase_target(restoration: Restoration, entry: Entry) -> Mapping[str, 
 
 
 async def _with_digest(database: Database, entry: Entry, column: sa.Column[UUID]) -> list[UUID]:
-    """Return the ids in a column that the entry has digests of."""
     digest = sa.func.call_digest(entry.workspace_id, column)
     return list(await database.column(entry.workspace_id, sa.select(column).where(digest.in_(entry.digests))))
 

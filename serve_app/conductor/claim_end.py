@@ -125,7 +125,6 @@ class ClaimEnd:
         return [UsedSlot(lease.slot, seconds)] if lease.slot is not None and seconds > 0 else []
 
     async def _merged_traces(self, lease: Lease) -> list[str]:
-        """Return the traces of the call's other submissions."""
         if not tracing.on():
             return []
         traces = await self.wait_out(lambda: jobs.traces(self.database, lease.workspace_id, lease.call_pk))

@@ -1,5 +1,3 @@
-"""Claims jobs for one Conductor, and renews its leases."""
-
 import math
 import time
 from collections.abc import Iterable
@@ -63,8 +61,7 @@ class JobClaims:
 
     async def renew(self) -> Iterable[UUID]:
         """Renew the leases of all running jobs; return the ids of the jobs that are lost."""
-        leases = self._running.leases
-        return await jobs.renew(self._database, leases, self._options.lease_seconds) if leases else ()
+        return await jobs.renew(self._database, self._running.leases, self._options.lease_seconds)
 
     async def abandon_dead_peers(self) -> int:
         """Free the leases of Conductors that died on this machine; return how many run, this one included."""

@@ -1,5 +1,3 @@
-"""Carries out erasures in the Conductor's replica, deletes the files of erased calls, and copies the ledger."""
-
 import asyncio
 import logging
 import time
@@ -49,16 +47,6 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"delete": self._delete_files, "erase": self._erase, "copy": self._copy_ledger, "upkeep": self._upkeep}
-
-    def _leased_tasks(self) -> list[tuple[FileToDelete, "asyncio.Task[None]"]]:
-        return []
-
-    async def _release(self, leases: list[FileToDelete]) -> None:
-        """Nothing is held by tasks."""
-
-    async def stop(self) -> None:
-        """Claim nothing more; claimed entries are due again when their lease ends."""
-        await self._shut_down(0.0)
 
     async def _delete_files(self) -> None:
         while not self._drained:

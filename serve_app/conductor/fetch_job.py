@@ -1,5 +1,3 @@
-"""Fetches the recordings of one call; then the call is queued."""
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable

@@ -1,5 +1,3 @@
-"""Runs one job until it is completed, retried, failed, or lost to another Conductor."""
-
 import logging
 import time
 from dataclasses import dataclass
@@ -71,6 +69,5 @@ class JobRunner:
 
 
 def work_context_of(lease: Lease) -> WorkContext:
-    """Return the context of the work on a job."""
     ids = {"call_id": lease.call.call_id, "call_job_id": lease.job.job_id, "request_id": lease.request_id}
     return WorkContext({name: str(value) for name, value in ids.items() if value}, lease.trace)

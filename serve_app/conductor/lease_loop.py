@@ -16,7 +16,7 @@ log = logging.getLogger("ray.serve")
 
 
 class LeaseLoop(ABC, Generic[L]):
-    """Runs without Ray: `await start()`, then `await stop()` of the subclass.
+    """Runs without Ray: `await start()`, then `await stop()`.
 
     PostgreSQL is the only queue: what this process loses is claimed by another when its lease expires. A loop that
     fails is logged, pauses, and runs again.
@@ -36,12 +36,10 @@ class LeaseLoop(ABC, Generic[L]):
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         """Return the loops by name. The first one claims work, and returns when `_drained`."""
 
-    @abstractmethod
     async def _release(self, leases: list[L]) -> None:
-        """Requeue what was claimed."""
+        """Requeue what was claimed; a loop that begins no tasks has nothing to requeue."""
 
     def _begin(self, lease: L, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run the work on a lease as a task."""
         task = asyncio.create_task(work, name=name)
         self._tasks[task] = lease
         task.add_done_callback(self._end)
@@ -53,7 +51,6 @@ class LeaseLoop(ABC, Generic[L]):
             log.error("%s: unexpected failure, the lease expires", self._label, exc_info=task.exception())
 
     def _leased_tasks(self) -> list[tuple[L, "asyncio.Task[None]"]]:
-        """Return the leases that this process holds, each with its task."""
         return [(lease, task) for task, lease in self._tasks.items()]
 
     def _on_outage(self) -> None:
@@ -65,7 +62,7 @@ class LeaseLoop(ABC, Generic[L]):
             for name, loop in self._named_loops().items()
         ]
 
-    async def _shut_down(self, drain_seconds: float) -> None:
+    async def stop(self, drain_seconds: float = 0.0) -> None:
         """Claim nothing more, give running tasks `drain_seconds`, then cancel and requeue the rest."""
         self._stopping = True
         self._wake.set()

@@ -95,10 +95,9 @@ class ConductorLoop(LeaseLoop[Lease]):
     def _on_outage(self) -> None:
         self._claims.note_outage()
 
-    async def stop(self) -> None:
-        """Claim nothing more, give running calls `drain_seconds`, requeue the rest at once."""
+    async def stop(self, drain_seconds: float | None = None) -> None:
         self._running.closed = True
-        await self._shut_down(self._options.drain_seconds)
+        await super().stop(self._options.drain_seconds if drain_seconds is None else drain_seconds)
         await self._ends.try_settle_lost()
 
     @property
@@ -151,7 +150,6 @@ class ConductorLoop(LeaseLoop[Lease]):
             self._wake.set()
 
     def _begin_all(self, leases: Sequence[Lease]) -> bool:
-        """Start jobs; return whether there were any."""
         for lease in leases:
             self._begin_job(lease)
         return bool(leases)

@@ -24,7 +24,6 @@ class ModelQueue:
         return len(self._jobs)
 
     def of(self, lease: Lease) -> "JobLlmClient":
-        """Return the client for one job."""
         return JobLlmClient(self, lease)
 
     async def ask(

@@ -1,5 +1,3 @@
-"""Embeds the passages of due calls in the Conductor's replica: claims calls, embeds in a CPU task, stores."""
-
 import asyncio
 import logging
 import time
@@ -41,10 +39,6 @@ class PassageLoop(LeaseLoop[DueCall]):
 
     async def _release(self, leases: list[DueCall]) -> None:
         await passages.release(self._database, leases)
-
-    async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Claim nothing more, give running calls `drain_seconds`, release the rest."""
-        await self._shut_down(drain_seconds)
 
     async def _work(self) -> None:
         while not self._drained:

@@ -1,5 +1,3 @@
-"""Processes or analyzes one call whose recordings are stored, and writes its record."""
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,6 +1,3 @@
-"""Deletes what is due by retention in the Conductor's replica, a batch at a time."""
-
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,16 +22,6 @@ class RetentionLoop(LeaseLoop[None]):
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"expire": self._expire}
-
-    def _leased_tasks(self) -> list[tuple[None, "asyncio.Task[None]"]]:
-        return []
-
-    async def _release(self, leases: list[None]) -> None:
-        """Nothing is held by tasks."""
-
-    async def stop(self) -> None:
-        """Begin no further batch; the present one is rolled back if it has not ended."""
-        await self._shut_down(0.0)
 
     async def _expire(self) -> None:
         options = self._options

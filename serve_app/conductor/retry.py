@@ -80,8 +80,6 @@ def _asked_for(error: CallError, options: ProcessingOptions) -> float:
 
 
 def _backoff(attempt: int, options: ProcessingOptions) -> float:
-    """Return an exponential pause with jitter in its upper half, so that calls that failed together do not return
-    together.
-    """
+    """Return an exponential pause with jitter in its upper half: calls that failed together return apart."""
     pause = min(options.MAX_BACKOFF_SECONDS, options.BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 30))
     return pause * random.uniform(0.5, 1.0)  # noqa: S311 (not for secrets)

@@ -83,5 +83,4 @@ class RunningJobs:
 
     @property
     def _running_calls(self) -> int:
-        """Jobs that have fetched their recordings."""
         return sum(not lease.fetching for lease in self.leases)

@@ -110,8 +110,7 @@ class RunLoop(LeaseLoop[RunLease]):
         await run_calls.release(self._database, leases)
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Claim nothing more, give running calls `drain_seconds`, requeue the rest; end engines of runs."""
-        await self._shut_down(drain_seconds)
+        await super().stop(drain_seconds)
         self._close_engines()
 
     async def _others_work(self) -> bool:

@@ -64,10 +64,6 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
     async def _release(self, leases: list[Delivery]) -> None:
         await outbox.release(self._database, leases)
 
-    async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Claim nothing more, give running deliveries `drain_seconds`, requeue the rest at once."""
-        await self._shut_down(drain_seconds)
-
     async def _send(self) -> None:
         while not self._drained:
             self._wake.clear()
@@ -159,9 +155,8 @@ def judge(
 ) -> DeliveryDecision:
     """Return the decision after an attempt that `failures` failed ones preceded.
 
-    2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After lengthens the pause
-    of the schedule and never shortens it; with 429 and 503 the whole endpoint pauses for that time. `chance` in 0..1;
-    default: random.
+    2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After only lengthens the
+    pause of the schedule; with 429 and 503 the whole endpoint pauses for that time. `chance` in 0..1; default: random.
     """
     status = answer.attempt.status
     if status is not None and 200 <= status < 300:

@@ -78,7 +78,6 @@ async def revoke_key(visit: Visit) -> Response:
 
 
 async def replay_failed(visit: Visit) -> Response:
-    """Resend all failed deliveries of an endpoint."""
     by = actor(visit)
     endpoint = await endpoint_of(visit, visit.id())
     await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, "all that failed")
@@ -120,7 +119,6 @@ async def judge_voice(visit: Visit) -> Response:
 
 
 async def delete_call(visit: Visit) -> Response:
-    """Erase a call, then show the list of calls."""
     by, voices = actor(visit), visit.site.settings.voices()
     try:
         await erase.erase_call(visit.database, visit.home, visit.id(), voices, by)

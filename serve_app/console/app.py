@@ -113,8 +113,7 @@ class Files(StaticFiles):
 
 
 def build_console(settings: Settings, source_header: str | None = None) -> FastAPI:
-    """Build the application. `source_header`: header in which our proxy sends the client address; None: use the
-    connection's address."""
+    """Build the application. `source_header`: the proxy's header with the client address; None: the connection's."""
     site = Site(settings, source_header)
 
     @asynccontextmanager

@@ -97,7 +97,6 @@ async def answer(visit: Visit) -> Response:
 
 
 async def hand_in(visit: Visit) -> Response:
-    """Submit the viewer's answers."""
     sheet = await _sheet(visit)
     who = _reviewer(visit)
     try:

@@ -172,7 +172,6 @@ def lanes_of(conversation: Conversation) -> list[WaveformLane]:
 
 
 def _doubts(conversation: Conversation) -> Iterator[Doubt]:
-    """Yield the listed doubts: stretches, and text removed from the transcript."""
     worth = (doubt for doubt in conversation.transcript.doubts if doubt.reasons != UNSURE_ONLY or not doubt.kept)
     for number, doubt in enumerate(sorted(worth, key=lambda doubt: doubt.start)):
         if number == MAX_LISTED_DOUBTS:
@@ -195,7 +194,6 @@ def _work(record: CallRecord, done: Sequence[StageDone]) -> Iterator[Mapping[str
 
 
 def _redacted(visit: Visit, record: CallRecord) -> str:
-    """Return a line about what is hidden."""
     if record.redaction is None:
         return ""
     name = record.redaction.policy.name
@@ -211,7 +209,6 @@ def _redacted(visit: Visit, record: CallRecord) -> str:
 
 
 def _advice(record: CallRecord) -> str | None:
-    """Return advice for a call that failed or waits for a retry."""
     call_ = record.call
     if call_.failure is not None:
         return advice(call_.failure.code, call_.call_id)

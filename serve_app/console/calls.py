@@ -50,7 +50,6 @@ async def calls(visit: Visit) -> Response:
 
 
 def _shown_list(visit: Visit, form: dict[str, str], page: "_Listed") -> dict[str, Any]:
-    """Return what the list shows."""
     asked = {name: value for name, value in form.items() if value}
     cursor = visit.request.query_params.get("cursor") or None
     return {
@@ -160,7 +159,6 @@ class Day:
 
 
 def days_of(lines: tuple[CallLine, ...], zone: tzinfo) -> Iterator[Day]:
-    """Group consecutive lines by day."""
     for day, group in groupby(lines, key=lambda line: line.call.start_time.astimezone(zone).date()):
         yield Day(day, tuple(group))
 
@@ -173,7 +171,6 @@ def _grouped(form: Mapping[str, str], lines: tuple[CallLine, ...], zone: tzinfo)
 
 
 def _moves(line: CallLine) -> bool:
-    """Return whether a call can change within seconds."""
     call = line.call
     waits = call.next_try is not None and call.next_try > datetime.now(UTC) + timedelta(minutes=1)
     return call.state == CallState.TRANSCRIBING and not waits

@@ -173,7 +173,6 @@ class Conversation:
         yield from sounds
 
     def turn(self, index: int) -> ShownTurn:
-        """Return one turn as it is shown."""
         part = next(part for part in self.parts if part.first <= index < part.last)
         return next(item for item in self.items(part) if isinstance(item, ShownTurn) and item.index == index)
 
@@ -230,7 +229,6 @@ def _by_turn(edits: Sequence[CallEdit]) -> dict[int, list[CallEdit]]:
 
 
 def _replaced_text(word: Word, edits: Sequence[CallEdit]) -> str | None:
-    """Return the text that a manual correction replaced at this word."""
     for edit in edits:
         begin, end = edit.start or 0.0, edit.end or 0.0
         if edit.kind is EditKind.TEXT and begin - 0.01 <= word.start and word.end <= end + 0.01:

@@ -214,7 +214,6 @@ def _id(value: str | None) -> str | None:
 
 
 async def undo(visit: Visit) -> Response:
-    """Undo an edit."""
     who = editor(visit)
     undone = await editing.undo(visit.database, visit.reader, who, visit.id(), visit.id("edit"))
     place = f"#t={undone.start:.2f}" if undone.start is not None else ""
@@ -230,7 +229,6 @@ async def contacts(visit: Visit) -> Response:
 
 
 async def mark_task(visit: Visit) -> Response:
-    """Mark a task as done or as open."""
     who = editor(visit)
     form = await read_form(visit.request)
     change = editing.tick if form.get("done") == "yes" else editing.untick

@@ -68,7 +68,6 @@ def is_same_origin(headers: Headers) -> bool:
 
 
 def session_of(request: Request) -> str | None:
-    """Return the session secret in the cookie, or None."""
     return request.cookies.get(COOKIE) or None
 
 

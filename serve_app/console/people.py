@@ -156,8 +156,7 @@ async def _team(visit: Visit) -> Team:
 
 
 async def _member(visit: Visit) -> DirectoryMember:
-    """Return the member in the path. Raises `NotFound`, and `NotAllowed` for a workspace-wide member and a viewer
-    limited to one team."""
+    """Return the member in the path. Raises `NotFound`, `NotAllowed` for a member of no team and a viewer of a team."""
     member = await directory.find_member(visit.database, visit.reader, visit.id())
     if member is None:
         raise NotFound

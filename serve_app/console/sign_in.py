@@ -67,7 +67,6 @@ async def revoke_session(visit: Visit) -> Response:
 
 
 async def set_language(visitor: Visitor) -> Response:
-    """Store the chosen language in a cookie."""
     form = await read_form(visitor.request)
     response = visitor.go(_safe_path(form.get("next")))
     language = choose_language(form.get("language"), "")

@@ -251,7 +251,6 @@ class Visit(Visitor):
 
     @property
     def home(self) -> UUID:
-        """The viewer's workspace."""
         return self.viewer.workspace_id
 
     @property
@@ -300,7 +299,6 @@ OpenPage = Callable[[Visitor], Awaitable[Response]]
 
 
 def _translated(items: Iterable[tuple[str, str]], say: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Translate the names of options."""
     return [(value, say(name)) for value, name in items]
 
 

@@ -56,7 +56,6 @@ class DueGroup:
 
 
 def by_due(lines: tuple[TaskLine, ...], today: date) -> Iterator[DueGroup]:
-    """Group tasks, which are ordered by due date."""
     for name, group in groupby(lines, key=lambda line: when(line.due_date, today)):
         yield DueGroup(name, name == "Overdue", tuple(group))
 

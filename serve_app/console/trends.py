@@ -107,7 +107,6 @@ def trend(name: str, team_weeks_: Sequence[TeamWeek], mondays: Sequence[date], s
 
 
 def _outcomes(week: TeamWeek, say: Callable[[str], str]) -> list[Part]:
-    """Return shares of the calls with a known outcome."""
     counts = [(outcome, week.outcomes.get(outcome, 0)) for outcome in labels.OUTCOMES]
     total = sum(count for _, count in counts) or 1
     return [(kind, count / total, f"{say(labels.OUTCOMES[kind])}: {count}") for kind, count in counts]

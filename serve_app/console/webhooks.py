@@ -90,7 +90,6 @@ async def change_webhook(visit: Visit) -> Response:
 
 
 async def _rotate(visit: Visit, endpoint: Endpoint) -> Response:
-    """Rotate the secret and show the new one once."""
     secret = signing.new_secret()
     sealed = visit.site.settings.sealer().seal(secret)
     if await endpoints.rotate(visit.database, endpoint, sealed, OVERLAP_SECONDS, actor(visit)) is None:

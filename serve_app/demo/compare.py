@@ -1,5 +1,3 @@
-"""Counts the wrong words of a transcript against a reference."""
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

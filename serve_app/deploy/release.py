@@ -70,8 +70,7 @@ def released(deployed: dict[str, Any], release: str) -> dict[str, Any]:
 def adapted(deployed: dict[str, Any], resources: Mapping[str, float], autoscales: bool) -> dict[str, Any]:
     """Return the file's contents for the cluster that is there; `resources`: those of its nodes, as Ray names them.
 
-    Without autoscaling nothing is saved by an engine that ends, and no GPU will come: engines stay loaded, and compute
-    on the CPU if no node has a GPU.
+    Without autoscaling no GPU will come: engines stay loaded, and compute on the CPU if no node has a GPU.
     """
     deployed = copy.deepcopy(deployed)
     for application in deployed["applications"]:

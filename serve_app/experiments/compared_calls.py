@@ -1,5 +1,3 @@
-"""Reads corrected calls and machine results in the form that `evaluation` compares."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace

@@ -89,8 +89,7 @@ class ComparisonCache:
     async def get(self, key: Key, read: Callable[[], Awaitable[ComparisonInput]], wait_seconds: float) -> MeasuredSet:
         """Return the result, cached or computed. Raises TimeoutError after `wait_seconds`; the computation continues.
 
-        Raises `ComparisonQueueFull`, `ComparisonTimeout`, ModuleNotFoundError without the libraries, and what `read`
-        raises.
+        Raises `ComparisonQueueFull`, `ComparisonTimeout`, ModuleNotFoundError without the libraries, errors of `read`.
         """
         work = self._works.get(key)
         if work is None or (work.task.done() and time.monotonic() - work.begun > CACHE_SECONDS):

@@ -14,7 +14,6 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from rapidfuzz import fuzz
 from rapidfuzz import process as matching
 
-from pipeline import asr
 from pipeline.engines.registry import EngineOptions, digest_of
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import Recognition
@@ -127,7 +126,7 @@ def _new_models(merged: Settings, settings: Settings) -> Iterator[tuple[str, str
     }
     if started & {"asr", "alignment"}:  # they run in one process
         yield "asr.model", merged.asr.model
-        if merged.alignment.on and hasattr(asr.engine_class(merged.asr), "needs_aligner"):
+        if merged.alignment.on and hasattr(merged.asr.engine_class, "needs_aligner"):
             yield "alignment.model", merged.alignment.model
     if "diarization" in started:
         yield "diarization.pipeline", merged.diarization.pipeline
@@ -187,7 +186,7 @@ def resolved(changes: Changes, settings: Settings) -> dict[str, dict[str, Any]]:
 
 def without_secrets(options: BaseModel) -> dict[str, Any]:
     """Return a group's settings as a run stores them; of an engine, all that it has."""
-    if isinstance(options, EngineOptions) and options.engine != options.OFF:
+    if isinstance(options, EngineOptions) and options.on:
         options = options.for_engine()
     secrets = {name for name, is_secret in _settings_of(options).items() if is_secret}
     return options.model_dump(mode="json", exclude=secrets)

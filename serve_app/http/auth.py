@@ -89,8 +89,7 @@ class Authenticator:
     async def sender(self, headers: Sequence[str], source: str, scope: str = SUBMIT, also: str | None = None) -> Sender:
         """Return the sender for the Authorization headers of a request from the address `source`.
 
-        Raises `NotAuthenticated`, `ScopeMissing` for a valid key without `scope` and `also`, `Unavailable` if the key
-        cannot be looked up now.
+        Raises `NotAuthenticated`, `ScopeMissing` without `scope` and `also`, `Unavailable` if the look-up fails.
         """
         sender = await self._sender(_secret(headers), source)
         if scope not in sender.scopes and also not in sender.scopes:

@@ -44,6 +44,13 @@ class Refusal(Exception):
         self.more: dict[str, Any] = {}  # further members of the problem
 
 
+class RetryLater(Refusal):
+    """The request may succeed later."""
+
+    def __init__(self, retry_after: int, detail: str | None = None) -> None:
+        super().__init__(detail, {"Retry-After": str(retry_after)})
+
+
 class ResponseCut(Exception):
     """A response that has begun is cut off, so that its reader notices: the reason."""
 
@@ -124,13 +131,10 @@ class TooManyAtOnce(TooManyRequests):
     """Too many requests of this key or address at the same time. Retry later."""
 
 
-class BacklogFull(Refusal):
+class BacklogFull(RetryLater):
     """Too many recordings of this workspace are queued. Nothing was recorded; retry later."""
 
     status, kind, title = 429, "backlog-full", "The backlog is full"
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(None, {"Retry-After": str(retry_after)})
 
 
 class InternalError(Refusal):
@@ -139,13 +143,10 @@ class InternalError(Refusal):
     status, kind, title = 500, "internal", "Internal error"
 
 
-class Unavailable(Refusal):
+class Unavailable(RetryLater):
     """The call cannot be recorded now. Retrying with the same callId is safe."""
 
     status, kind, title = 503, "unavailable", "Temporarily unavailable"
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(None, {"Retry-After": str(retry_after)})
 
 
 REFUSALS: tuple[type[Refusal], ...] = (

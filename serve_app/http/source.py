@@ -1,5 +1,3 @@
-"""The address of a client, which proxies that are trusted may name."""
-
 import os
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address

@@ -46,7 +46,6 @@ class Worker:
         return await asyncio.shield(job)
 
     async def close(self) -> None:
-        """Stop the process."""
         for job in list(self._jobs):
             job.cancel()
         await self._stop()

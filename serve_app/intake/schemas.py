@@ -102,7 +102,6 @@ class SubmitBody(BaseModel):
     )
 
     def submission(self) -> Submission:
-        """Return the submission as a domain object."""
         return Submission(**{name: getattr(self, name) for name in SubmitBody.model_fields})
 
 

@@ -1,5 +1,3 @@
-"""The document of the API, from its routes and models."""
-
 import json
 import re
 import tomllib
@@ -302,7 +300,6 @@ def _json(answer: Any, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _referenced_examples(paths: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return the examples that the responses refer to."""
     names = sorted(set(re.findall(r'"#/components/examples/(\w+)"', json.dumps(paths))))
     return {name: {"value": examples.response({"$ref": REF.format(model=name)}, schemas)} for name in names}
 

@@ -1,5 +1,3 @@
-"""Parts that both OpenAPI documents have."""
-
 from importlib.metadata import version
 from typing import Any
 

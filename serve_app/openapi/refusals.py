@@ -1,5 +1,3 @@
-"""The refusals of each operation, with an example of each kind."""
-
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -126,7 +124,6 @@ def refusals(route: Route, described: dict[str, Any]) -> dict[str, Any]:
 
 
 def _left_out(route: Route) -> set[type[Refusal]]:
-    """Return the refusals of other routes."""
     left_out: set[type[Refusal]] = set()
     if "call_id" not in route.path:
         left_out |= {api_errors.NoSuchCall, api_errors.NotReady}

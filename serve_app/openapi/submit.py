@@ -1,5 +1,3 @@
-"""The document of /submit."""
-
 from typing import Any
 
 from pydantic import BaseModel

@@ -1,5 +1,3 @@
-"""Replicas of each deployment, their hardware, and the policy that scales on queued audio."""
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 

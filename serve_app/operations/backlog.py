@@ -26,8 +26,7 @@ def monitor_for(assumed_rtfx: Mapping[str, float], poll_seconds: float) -> "Back
 class BacklogMonitor:
     """The latest estimate of the backlog, shared by the policies of a process, each of which reads it every 0.1 s.
 
-    A separate task refreshes it, so no policy blocks. While PostgreSQL is unreachable the last estimate is used for 30
-    s; then `estimate` is None.
+    A separate task refreshes it, so no policy blocks. Without PostgreSQL the last estimate is used for 30 s, then None.
     """
 
     def __init__(self, assumed_rtfx: Mapping[str, float], poll_seconds: float) -> None:

@@ -116,7 +116,6 @@ class Plan:
 
 
 def plan(load: Load, ratios: Ratios) -> Plan:
-    """Return the capacity that a load requires."""
     audio = load.calls_per_day * load.minutes / 60  # hours a day
     busy_calls, busy_minutes = (load.calls_per_day * load.busy_hour * part for part in (1, load.minutes))
     recognition, diarization, other = (

@@ -1,5 +1,3 @@
-"""The state of deployments and engines, read within a replica."""
-
 import asyncio
 import time
 from typing import Any

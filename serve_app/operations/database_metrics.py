@@ -57,9 +57,7 @@ class DatabaseMetrics:
             await asyncio.sleep(SECONDS)
 
     async def look(self) -> None:
-        """Set every gauge. Without a response of the database they are removed: an old value would look like a current
-        one.
-        """
+        """Set every gauge. Without a response of the database they are removed: an old value would look current."""
         for place, url in self._places.items():
             if (free := await asyncio.to_thread(free_bytes, url)) is not None:
                 metric_names.DISK_FREE.set(float(free), place=place)

@@ -1,5 +1,3 @@
-"""Counts the cost of requests to a language model per workspace, and stops them at the limit."""
-
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -22,20 +20,16 @@ class ModelSpending:
     """Spending of the workspaces in a process, counted in PostgreSQL for all processes together."""
 
     def __init__(self, database: Database, prices: tuple[float, float], wait_out: WaitOut) -> None:
-        """`prices`: of a million tokens of prompts and of answers. `wait_out` runs a step on the database, and again
-        after an outage.
-        """
+        """`prices`: of a million tokens of prompts and of answers. `wait_out` repeats a step after an outage."""
         self._database = database
         self._prices = prices
         self._wait_out = wait_out
         self._logged: dict[UUID, date] = {}  # the day for which a reached limit was logged, by workspace
 
     def of(self, workspace_id: UUID) -> "WorkspaceSpending":
-        """Return the counter of one workspace."""
         return WorkspaceSpending(self, workspace_id)
 
     def tokens(self, prompt: int, completion: int) -> ModelTokens:
-        """Return numbers of tokens with their cost."""
         of_prompt, of_completion = self._prices
         return ModelTokens(prompt, completion, (prompt * of_prompt + completion * of_completion) / 1e6)
 

@@ -1,5 +1,3 @@
-"""What to do about a failed call, by the code of its failure."""
-
 AGAIN = "`switchboard jobs retry ID` retries it."
 SENDER = (
     "The sender has to publish the recording; then the same submission, or `switchboard jobs retry ID`, starts over."

@@ -177,7 +177,6 @@ def _file(archive: zipfile.ZipFile, path: str, about: str, lines: Sequence[str])
 
 
 def _index(archive: zipfile.ZipFile, content: dict[str, Any]) -> None:
-    """Write the page and its content as JSON."""
     content = {"created_at": datetime.now(UTC), **content}
     archive.writestr("index.json", to_json(content))
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)

@@ -43,8 +43,7 @@ class WaveformCache:
     async def get(self, database: Database, reader: Reader, record: CallRecord, seconds: float) -> Peaks | None:
         """Return the waveform, uint8 of shape (channels, slices).
 
-        None if the recording is missing or cannot be decoded. Raises `TooManyAtOnce`, and TimeoutError after `seconds`;
-        the computation continues.
+        None if the recording is missing or cannot be decoded. Raises `TooManyAtOnce`, TimeoutError after `seconds`.
         """
         job_id = record.job_id
         assert job_id is not None

@@ -1,5 +1,3 @@
-"""Child processes: reaps those that died and ends those that are left over."""
-
 import contextlib
 import ctypes
 import os

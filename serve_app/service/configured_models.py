@@ -9,16 +9,13 @@ def configured_models(settings: Settings) -> list[tuple[str, CheckpointKind]]:
 
     An engine whose model runs on a server is left out; so is an aligner that no engine uses.
     """
-    from pipeline import asr, diarization, embedding
-    from pipeline.asr import alignment
-
-    recognizer = asr.engine_class(settings.asr)
+    recognizer = settings.asr.engine_class
     models: list[tuple[str, Any]] = [(settings.asr.model, recognizer)]
     if settings.alignment.on and aligns(recognizer):
-        models.append((settings.alignment.model, alignment.aligner_class(settings.alignment)))
-    models.append((settings.diarization.pipeline, diarization.engine_class(settings.diarization)))
+        models.append((settings.alignment.model, settings.alignment.engine_class))
+    models.append((settings.diarization.pipeline, settings.diarization.engine_class))
     if settings.embedding.on:
-        models.append((settings.embedding.model, embedding.engine_class(settings.embedding)))
+        models.append((settings.embedding.model, settings.embedding.engine_class))
     return [(model, engine.CHECKPOINTS) for model, engine in models if engine.CHECKPOINTS is not None]
 
 

@@ -1,5 +1,3 @@
-"""The environment that the processes of a service inherit."""
-
 import importlib.util
 import json
 import os

@@ -204,9 +204,7 @@ def _address(digits: str) -> str:
 
 @cache
 def _resolved(address: tuple[str, int]) -> tuple[socket.AddressFamily, str]:
-    """Return the family and the numeric host; every address of IPv6 counts as every one of IPv4, as configured in
-    HAProxy.
-    """
+    """Return the family and the numeric host; every address of IPv6 counts as every one of IPv4, as in HAProxy."""
     if address[0] == "::":
         return socket.AF_INET, "0.0.0.0"  # noqa: S104
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET

@@ -80,8 +80,7 @@ def start(address: str, on_step: Callable[[str], None], end: Callable[[], None],
     """Join the Ray at `address`, or start one ("local"); return host:port of its dashboard, if it has one.
 
     Requires the variables of `own_ray` or `joined_ray`. `end` stops the remains of a failed start. Raises what
-    `ray.init`
-    raises.
+    `ray.init` raises.
     """
     import ray
 

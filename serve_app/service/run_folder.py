@@ -59,14 +59,14 @@ class Running:
 
 
 def create() -> RunFolder:
-    """Create a folder that only this user may enter, in the temporary folder, or in /tmp if that one's path is too
-    long.
+    """Create a folder that only this user may enter, in the temporary folder, or in /tmp if its path is too long.
 
     Removes folders of services that have ended, except the newest: its logs may show why.
     """
     base = _base()
-    for left_over in sorted(_left_over(base), key=lambda path: path.stat().st_mtime)[:-1]:
-        shutil.rmtree(left_over, ignore_errors=True)
+    left_over = (path for path in _ours(base) if not _is_held(path))
+    for folder in sorted(left_over, key=lambda path: path.stat().st_mtime)[:-1]:
+        shutil.rmtree(folder, ignore_errors=True)
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=base))
     lock = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -109,10 +109,6 @@ def _ours(base: Path) -> Iterator[Path]:
             continue
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
             yield path
-
-
-def _left_over(base: Path) -> list[Path]:
-    return [path for path in _ours(base) if not _is_held(path)]
 
 
 def _is_held(path: Path) -> bool:

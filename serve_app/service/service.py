@@ -103,8 +103,7 @@ class Service:
         """Check what would fail later, lock the data folder, and return its state.
 
         Raises `ServiceError` for a cluster without a shared database, a folder without its model, a data folder in use,
-        a
-        taken port.
+        and a taken port.
         """
         self._refuse_lonely_state()
         if self._owns_ray:  # on a cluster the folders are those of the engines' nodes
@@ -241,7 +240,6 @@ class Service:
         self._dashboard_at = at if self._dashboard else None
 
     def _start_serve(self) -> str:
-        """Return the URL of POST /submit once it answers."""
         from ray import serve
 
         from serve_app.app import build_calls, build_intake
@@ -273,7 +271,6 @@ class Service:
         return submit_url
 
     def _start_readers(self) -> None:
-        """Deploy the API and the console, unless the settings switch them off."""
         from ray import serve
 
         from serve_app.api.deployment import PATH

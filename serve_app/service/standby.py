@@ -21,8 +21,7 @@ STEADY_SECONDS = 60.0  # a standby that lived longer resets the pause
 class StandbyProcess:
     """The supervisor's handle of the intake's standby (`serve_app.service.standby_app`): max. one process.
 
-    It has its own process group: Ctrl-C in a terminal is for the supervisor. `folder`: the service's. `as_json`: it
-    reports as an event.
+    It has its own process group, since Ctrl-C is for the supervisor. `as_json`: it reports as an event.
     """
 
     def __init__(self, settings: Settings, folder: Path, as_json: bool) -> None:

@@ -62,8 +62,7 @@ class Supervisor:
         self._state_failures = 0
 
     def run(self) -> int:
-        """Return the exit code: 0 after SIGTERM, SIGINT or SIGHUP, else that of a first start which failed with a
-        reason.
+        """Return the exit code: 0 after SIGTERM, SIGINT or SIGHUP, else that of a first start that failed.
 
         Returns in this process only: the worker's ends with SystemExit, or what the worker raises. Raises what
         `State.open` raises.
@@ -105,7 +104,6 @@ class Supervisor:
         return 0
 
     def _spared(self) -> set[psutil.Process]:
-        """Return the processes that outlive a worker."""
         return self._state.processes() | (self._standby.processes() if self._standby else set())
 
     def _reap(self) -> dict[int, int]:
@@ -130,7 +128,6 @@ class Supervisor:
                 time.sleep(0.05)
 
     def _start_worker(self, url: str) -> int:
-        """Fork, and return the worker's process number."""
         here, alive = os.pipe()  # `alive` is closed when this process is gone
         pid = os.fork()
         if pid:

@@ -157,7 +157,8 @@ def body(event: Event, include: Collection[str], max_bytes: int) -> bytes:
     omitted: list[str] = []
     while True:
         data = event.data | included | ({"omitted": omitted} if omitted else {})
-        content = _dumped({"type": event.type, "timestamp": _moment(event.at), "data": data})
+        whole = {"type": event.type, "timestamp": _moment(event.at), "data": data}
+        content = json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
         too_large = next((name for name in ("transcript", "record") if included.get(name) is not None), None)
         if len(content) <= max_bytes or too_large is None:
             return content
@@ -180,10 +181,6 @@ def schema() -> dict[str, Any]:
 
 def _moment(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _dumped(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def documented() -> str:

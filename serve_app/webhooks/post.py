@@ -88,8 +88,7 @@ class Poster:
     ) -> EndpointResponse:
         """Send `body`, signed with each of `secrets`; return the outcome. No error of a receiver raises.
 
-        The signed time is that of `clock`: receivers refuse a difference of five minutes, and a node's clock may be
-        off.
+        The signed time is that of `clock`, since receivers refuse a difference of five minutes.
         """
         at, started = clock.now(), time.monotonic()
         status: int | None = None
@@ -113,9 +112,7 @@ class Poster:
     async def _exchange(
         self, target: Target, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> tuple[int, float | None, str]:
-        """Return status, Retry-After in seconds, and the beginning of the response's body, which may be slow or
-        endless.
-        """
+        """Return status, Retry-After in seconds, and the beginning of the body, which may be slow or endless."""
         deadline = asyncio.timeout(self._options.TIMEOUT_SECONDS)
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         async with httpcore.AsyncConnectionPool(self._ssl_context, network_backend=GuardedBackend(self._guard)) as pool:

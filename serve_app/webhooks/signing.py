@@ -21,9 +21,7 @@ def new_secret() -> str:
 
 
 def key(secret: str) -> bytes:
-    """Return the bytes of a secret, 24 to 64. Raises ValueError for anything else; the message does not contain the
-    secret.
-    """
+    """Return the bytes of a secret, 24 to 64. Raises ValueError for anything else, without the secret."""
     try:
         raw = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):

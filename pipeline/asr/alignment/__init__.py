@@ -1,3 +1,3 @@
-from pipeline.asr.alignment.engine import ENGINES, Aligner, AlignmentOptions, aligner_class, load
+from pipeline.asr.alignment.engine import ENGINES, Aligner, AlignmentOptions, load
 
-__all__ = ["ENGINES", "Aligner", "AlignmentOptions", "aligner_class", "load"]
+__all__ = ["ENGINES", "Aligner", "AlignmentOptions", "load"]

@@ -8,11 +8,9 @@ from pydantic import Field
 
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Chunk, Word
-from pipeline.engines import registry
 from pipeline.engines.registry import EngineOptions, Registry, load_engine
 
 Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
-OFF = "off"
 
 
 @runtime_checkable
@@ -55,9 +53,8 @@ ENGINES = Registry(
 class AlignmentOptions(EngineOptions):
     """Options of word alignment, for recognition engines without word times. Each aligner adds its own."""
 
-    STAGE: ClassVar[str] = ENGINES.stage
     ENGINES: ClassVar[Registry] = ENGINES
-    OFF: ClassVar[str | None] = OFF
+    OFF: ClassVar[str | None] = "off"
 
     engine: str = Field(
         "whisper",
@@ -71,14 +68,6 @@ class AlignmentOptions(EngineOptions):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: the GPU if there is one, and an error if it cannot be used."
     )
-
-    @property
-    def on(self) -> bool:
-        return self.engine != OFF
-
-
-def aligner_class(options: AlignmentOptions) -> type[Aligner]:
-    return cast(type[Aligner], registry.engine_class(ENGINES, options.engine))
 
 
 def load(options: AlignmentOptions, store: Path | None = None) -> Aligner:

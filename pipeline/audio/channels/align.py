@@ -225,8 +225,7 @@ def _reduced(samples: Samples) -> npt.NDArray[np.float32]:
 def agreeing(votes: Sequence[Vote], other_seconds: float) -> Line:
     """Return the largest set of votes on one line of a possible drift (tries all pairs).
 
-    Only windows that fall into the other leg's `other_seconds` on that line could match there, so only they count as
-    cast.
+    Only windows within the other leg's `other_seconds` on that line could match there: others do not count as cast.
     """
     placed = [vote for vote in votes if vote.shift is not None]
     moments, shifts = (np.array([getattr(vote, name) for vote in placed], np.float64) for name in ("moment", "shift"))

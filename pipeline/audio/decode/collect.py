@@ -1,5 +1,3 @@
-"""Conversion of decoded frames of any form to int16 at 16 kHz, block by block."""
-
 from collections.abc import Callable
 
 import numpy as np

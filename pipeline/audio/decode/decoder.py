@@ -45,8 +45,7 @@ MAX_LISTED_GAPS = 5  # in a warning; all gaps are labels
 class Decoded:
     """One file's sound, of one or two channels.
 
-    `source_rate` is in Hz, `source_channels` counts the channels of all the file's tracks; `codec` and `container` are
-    FFmpeg's names.
+    `source_rate` is in Hz, `source_channels` counts those of all tracks; `codec` and `container` are FFmpeg's names.
     """
 
     audio: Audio
@@ -197,7 +196,6 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
 
 
 def _collect(messages: Iterator[runner.Message], tracks: _Tracks, options: DecodeOptions) -> Facts:
-    """Write the samples to their tracks and return the final facts."""
     try:
         for kind, track, data in messages:
             if kind is Kind.TRACK:

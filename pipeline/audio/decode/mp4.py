@@ -1,5 +1,4 @@
-"""Detection of impossible MP4 tables (ISO/IEC 14496-12) before a decoder allocates memory for them, and of several MP4
-files in one.
+"""Detection of impossible MP4 tables (ISO/IEC 14496-12) before a decoder allocates memory, and of several MP4 files.
 
 A file of 453 bytes may declare twenty million samples of one byte each, for which the decoder builds 700 MB of index; a
 file of 529 bytes, twenty chunks of two thousand million samples, for which it builds 960 MB. No valid table has more
@@ -68,8 +67,7 @@ def _absurd(file: SeekableFile, size: int) -> bool:
 def parts(file: SeekableFile, size: int) -> tuple[Range, ...]:
     """Return the bytes of each MP4 file in a concatenated file; empty for a single one or none.
 
-    A new one begins at a box `ftyp` followed by another `moov`; the decoder skips all but the first. Leaves the file at
-    its start.
+    A new one begins at a box `ftyp` followed by another `moov`; the decoder skips it. Leaves the file at its start.
     """
     begins: list[int] = []
     at, holds_tracks = 0, True

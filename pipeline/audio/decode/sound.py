@@ -237,8 +237,7 @@ def discard(folder: str) -> None:
 def sweep(scratch: str, age: float = ABANDONED_AFTER) -> None:
     """Remove leftovers of loads older than `age` seconds from a scratch folder. Ignores errors: the next sweep retries.
 
-    Ages are by the storage's clock: nodes share the folder, and a node whose clock is ahead must not remove others'
-    files.
+    Ages are by the storage's clock: a node whose clock is ahead must not remove files of others.
     """
     with contextlib.suppress(Exception):
         fs, root = fsspec.core.url_to_fs(scratch)

@@ -1,5 +1,3 @@
-"""Sounds other than speech in a channel: signals, keys and music, and which of them override the speech detector."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -118,9 +118,7 @@ def _trimmed(mask: Mask, loud: Mask, shortest: int) -> Mask:
 
 
 def _without_strays(playing: Mask, loud: Mask, other: Mask) -> Mask:
-    """Trim a first or last moment that a pause separates from its piece, if speech or a tone is next to it: it is a
-    word.
-    """
+    """Trim a first or last moment that a pause separates from its piece, next to speech or a tone: it is a word."""
     trimmed = playing.copy()
     pause, longest = round(STRAY_PAUSE * STEP), STRAY_SECONDS * STEP
     for first, last in runs(playing):

@@ -89,8 +89,7 @@ def frames_of(
 def _missed(labeled: Mask, probability: npt.NDArray[np.float32], frames: Frames, near_music: Mask) -> Mask:
     """Mark missed utterances: louder than their surroundings, with lines as of a voice, and some probability.
 
-    Clicks and bursts of noise have no lines; a steady level for a second is no utterance; a sound that merges into
-    music is its first bar.
+    Clicks and noise have no lines, a steady second is no utterance, and what merges into music is its first bar.
     """
     missed = np.zeros(len(labeled), bool)
     loud = (frames.level > np.maximum(MIN_LEVEL, _ground(frames.level) + LOUDER)) & ~labeled
@@ -118,8 +117,7 @@ def _ground(level: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 def _reaching(speech: Mask, frames: Frames, other: Mask, playing: Mask) -> Mask:
     """Add the sound adjoining speech on either side: the detector misses first and last syllables.
 
-    Music is detected over seconds, so its edge may be inside the first word: if a pause separates the word from the
-    piece, the word is speech.
+    Music is detected over seconds: its edge may be inside the first word, which is speech if a pause separates it.
     """
     reached = speech.copy()
     reach = round(REACH * STEP)

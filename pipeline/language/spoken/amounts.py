@@ -37,7 +37,6 @@ class Amount:
 
 
 def amounts(text: str, words: Pack) -> Iterator[Amount]:
-    """Yield the numbers of a text in order."""
     text = straighten(text)
     values = sorted((*_in_words(text, words), *_in_figures(text, words)), key=lambda value: (value.first, -value.last))
     at = 0

@@ -81,13 +81,13 @@ def spelled_words(text: str, pack: Pack) -> Iterator[TextMatch]:
 
 
 def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
-    word, end, start = "", at, at
+    word, end, start, fillers = "", at, at, pack.words("spelling", "fillers")
     while at < len(tokens):
         letters, length = letter_at(tokens, at, pack)
         if letters:
             word, at = word + letters, at + length
             end = at
-        elif at > start and (tokens[at].group() in _SEPARATORS or tokens[at].group().lower() in _fillers(pack)):
+        elif at > start and (tokens[at].group() in _SEPARATORS or tokens[at].group().lower() in fillers):
             at += 1
         else:
             break
@@ -108,10 +108,6 @@ def alphabet_run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str,
         else:
             break
     return word, end
-
-
-def _fillers(pack: Pack) -> frozenset[str]:
-    return pack.words("spelling", "fillers")
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,13 +109,9 @@ def queue_view(
 def _engine_seconds(stages: Sequence[StageLine], settings: "Settings") -> tuple[float, float]:
     engines = [stage for stage in stages if stage.deployment != "Conductor"]
     hours = {stage.deployment: stage.replica_seconds_per_audio_hour for stage in engines}
-    gpus = {name: _gpus(name, settings) for name in hours}
+    gpus = {name: getattr(settings.scaling.replicas_of(name), "num_gpus", None) or 0.0 for name in hours}
     on_gpu = sum(seconds * gpus[name] for name, seconds in hours.items())
     return on_gpu, sum(seconds for name, seconds in hours.items() if not gpus[name])
-
-
-def _gpus(name: str, settings: "Settings") -> float:
-    return getattr(settings.scaling.replicas_of(name), "num_gpus", None) or 0.0
 
 
 def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Settings") -> StageLine:

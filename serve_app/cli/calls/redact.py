@@ -102,7 +102,6 @@ async def _queue(database: "Database", home: UUID, filter_: "LateFilter") -> lis
 
 
 async def _wait(database: "Database", home: UUID, queued: list[int], due: int) -> int:
-    """Wait for the service; return how many calls failed."""
     with progress_bar(disable=not err().is_terminal) as bar:
         task = bar.add_task("Redacting", total=due)
         while True:

@@ -3,7 +3,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -74,40 +74,31 @@ def python_and_packages() -> Iterator[Check]:
 
 def _against_requirements() -> tuple[list[str], list[str]]:
     """Return names of missing packages, and descriptions of versions that this package does not support."""
-    from packaging.requirements import Requirement
-
-    missing, wrong = [], []
-    for line in metadata.requires(DISTRIBUTION) or []:
-        requirement = Requirement(line)
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            missing.append(requirement.name)
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
-            wrong.append(f"{requirement.name} {version} where {requirement.specifier} is needed")
+    unmet = list(_unmet(metadata.requires(DISTRIBUTION) or []))
+    missing = [package.name for package, version in unmet if version is None]
+    wrong = [f"{package.name} {version} where {package.specifier} is needed" for package, version in unmet if version]
     return missing, wrong
 
 
 def _against_lock() -> list[str]:
+    lines = (line.rstrip(" \\") for line in LOCK.read_text().splitlines() if line and line[0] not in " #-")
+    return [f"{package.name} {version} ({package.specifier})" for package, version in _unmet(lines) if version]
+
+
+def _unmet(requirements: Iterable[str]) -> Iterator[tuple[Any, str | None]]:
+    """Yield the requirements that the installed packages do not meet, each with the installed version, if any."""
     from packaging.requirements import Requirement
 
-    differing = []
-    for line in LOCK.read_text().splitlines():
-        if not line or line[0] in " #-":
-            continue
-        requirement = Requirement(line.rstrip(" \\"))
-        if requirement.marker and not requirement.marker.evaluate():
+    for package in map(Requirement, requirements):
+        if package.marker and not package.marker.evaluate({"extra": ""}):
             continue
         try:
-            version = metadata.version(requirement.name)
+            version = metadata.version(package.name)
         except metadata.PackageNotFoundError:
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
-            differing.append(f"{requirement.name} {version} ({requirement.specifier})")
-    return differing
+            yield package, None
+        else:
+            if not package.specifier.contains(version, prereleases=True):
+                yield package, version
 
 
 def haproxy() -> Iterator[Check]:

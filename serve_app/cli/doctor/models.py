@@ -9,45 +9,41 @@ HUB_SECONDS = 5.0
 
 
 def checkpoints(settings: Any) -> Iterator[Check]:
-    from pipeline import asr, diarization
-    from pipeline.asr import alignment
     from serve_app.service.configured_models import aligns
 
     store = settings.checkpoints
-    engine = asr.engine_class(settings.asr)
+    engine = settings.asr.engine_class
     if engine.CHECKPOINTS is None:
-        yield from _server_model("recognition model", engine, settings.asr)
+        yield from _server_model("recognition model", settings.asr)
     else:
-        yield _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)[1]
+        yield _checkpoint("recognition model", settings.asr.model, settings.asr, store)[1]
     if aligns(engine):
         if settings.alignment.on:
-            aligner = alignment.aligner_class(settings.alignment)
-            yield _checkpoint("alignment model", settings.alignment.model, aligner, settings.alignment, store)[1]
+            yield _checkpoint("alignment model", settings.alignment.model, settings.alignment, store)[1]
         else:
             advice = f"If {settings.asr.engine} gives no word times, set SWITCHBOARD_ALIGNMENT__ENGINE."
             yield warn("alignment model", "off", advice)
-    separating = diarization.engine_class(settings.diarization)
-    pipeline = settings.diarization.pipeline
-    pipeline, check = _checkpoint("diarization model", pipeline, separating, settings.diarization, store)
+    separation = settings.diarization
+    pipeline, check = _checkpoint("diarization model", separation.pipeline, separation, store)
     yield check
-    yield _voices(settings, pipeline, separating)
+    yield _voices(settings, pipeline)
 
 
-def _device(engine: Any, options: Any) -> str:
+def _device(options: Any) -> str:
     from pipeline.errors import DeviceUnavailable
 
     try:
-        return str(engine.device_of(options))
+        return str(options.engine_class.device_of(options))
     except DeviceUnavailable:
         return "cuda"
 
 
-def _server_model(name: str, engine: Any, options: Any) -> Iterator[Check]:
+def _server_model(name: str, options: Any) -> Iterator[Check]:
     from pipeline.errors import EngineUnavailable
 
     engine_options = options.for_engine()
     try:
-        yield good(name, engine.probe(engine_options))
+        yield good(name, options.engine_class.probe(engine_options))
     except EngineUnavailable as error:
         yield bad(name, *error.message.split(". ", 1))
     parts = urlsplit(engine_options.base_url)
@@ -55,13 +51,13 @@ def _server_model(name: str, engine: Any, options: Any) -> Iterator[Check]:
         yield warn(name, f"connections to {parts.hostname} are not encrypted", "They carry audio: use https.")
 
 
-def _voices(settings: Any, pipeline: str, engine: Any) -> Check:
+def _voices(settings: Any, pipeline: str) -> Check:
     from pipeline.checkpoints.resolve import is_path
     from pipeline.voice.calibration import CalibrationInvalid
 
     name = Path(pipeline).expanduser().name if is_path(pipeline) else pipeline
     try:
-        calibration = settings.role_options().calibration_of(engine.name_of(name))
+        calibration = settings.role_options().calibration_of(settings.diarization.engine_class.name_of(name))
     except CalibrationInvalid as error:
         return bad("voices", str(error), "Correct the file that SWITCHBOARD_ROLES__CALIBRATION names.")
     if calibration is None:
@@ -70,7 +66,7 @@ def _voices(settings: Any, pipeline: str, engine: Any) -> Check:
     return good("voices", f"matched from a cosine of {calibration.threshold:g} by {name}")
 
 
-def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) -> tuple[str, Check]:
+def _checkpoint(name: str, model: str, options: Any, store: Any) -> tuple[str, Check]:
     """Return the model that the service would use and its check.
 
     A model on this machine is good. Warning: the first start downloads it, or "auto" uses a less preferred model.
@@ -78,7 +74,7 @@ def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) ->
     from pipeline.checkpoints.resolve import best_local, how_to_get, is_path, local, repository_of, resolve
     from pipeline.errors import CallError
 
-    kind, device = engine.CHECKPOINTS, _device(engine, options)
+    kind, device = options.engine_class.CHECKPOINTS, _device(options)
     chosen, *others = kind.auto(device) if model == "auto" else (model,)
     try:
         checkpoint = resolve(chosen, kind, device) if is_path(chosen) else local(chosen, kind, store)

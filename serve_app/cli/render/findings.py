@@ -211,7 +211,7 @@ def _lines(value: Any, depth: int, name: str = "") -> list[Text]:
         inner = [line for key, item in value.items() for line in _lines(item, depth + bool(name), str(key))]
         return [*heading, *inner] if inner else []
     if isinstance(value, Sequence) and not isinstance(value, str):
-        if _is_flat(value):
+        if not any(isinstance(item, Mapping | list) for item in value):
             return [Text(lead + ", ".join(str(item) for item in value))]
         return [*heading, *(line for item in value for line in _bullet(item, depth + bool(name)))]
     return [Text(f"{lead}{_scalar(value)}")]
@@ -221,10 +221,6 @@ def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _is_flat(values: Sequence[Any]) -> bool:
-    return not any(isinstance(value, Mapping | list) for value in values)
 
 
 def _bullet(item: Any, depth: int) -> list[Text]:

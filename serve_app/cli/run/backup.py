@@ -432,7 +432,6 @@ def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:
 
 
 def _restored(done: "Restored", has_ledger: bool) -> tuple[list[str], list[str]]:
-    """Return lines about a restored backup, and notes on what is missing."""
     from db.records.erase import counts_text
 
     manifest, notes = done.manifest, list[str]()
@@ -457,7 +456,6 @@ def _restored(done: "Restored", has_ledger: bool) -> tuple[list[str], list[str]]
 
 
 def _missing_notes(done: "Restored") -> "Iterator[str]":
-    """Yield a note for each kind of content that the restored database cannot show."""
     manifest = done.manifest
     if done.unavailable:
         advice = (

@@ -171,11 +171,10 @@ def chosen_samples(prefixes: tuple[str, ...]) -> "list[Sample]":
 
 
 def _fetch_checkpoints(settings: "Settings") -> None:
-    from pipeline import asr, diarization
     from pipeline.checkpoints import store
     from pipeline.checkpoints.fetch import fetch
 
-    kinds = asr.engine_class(settings.asr).CHECKPOINTS, diarization.engine_class(settings.diarization).CHECKPOINTS
+    kinds = settings.asr.engine_class.CHECKPOINTS, settings.diarization.engine_class.CHECKPOINTS
     models = zip((settings.asr.model, settings.diarization.pipeline), kinds, strict=True)
     parts = [part for model, kind in models if kind for part in kind.stored.get(model, {}).values()]
     folder = settings.checkpoints or store.default_folder()

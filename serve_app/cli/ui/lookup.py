@@ -119,7 +119,6 @@ def _refuse_unless_new(items: Sequence[N], id_of: Callable[[N], UUID], kind: str
 
 
 def _quoted(items: Sequence[N], id_of: Callable[[N], UUID]) -> str:
-    """Return the names, those of several items with their ids."""
     counts = Counter((item.name or "").casefold() for item in items)
     shown = (
         f"{item.name!r} ({id_of(item)})" if counts[(item.name or "").casefold()] > 1 else repr(item.name)

@@ -62,7 +62,6 @@ def _fitting(plain: str, first: int, width: int) -> Iterator[re.Match[str]]:
 
 
 def _indented(plain: str, at: int) -> int:
-    """Return the indent of the line of a character."""
     start = plain.rfind("\n", 0, at) + 1
     head = (_INDENT if start == 0 else _SPACE).match(plain, start)
     return head.end() - start if head else 0

@@ -1,5 +1,3 @@
-"""The options of a policy of redaction, for each command that takes one."""
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""A receiver of webhooks on this machine, for development."""
-
 import asyncio
 import hmac
 import json

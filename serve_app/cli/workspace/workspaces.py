@@ -46,8 +46,6 @@ TEMPLATE_PART = re.compile(r"(?P<part>[a-z_]+)(?::(?P<limit>\d+))?(?:=(?P<headin
 
 
 def _limit(kind: type[float]) -> Callable[[str], Any]:
-    """Return a parser of a number, or of "none"."""
-
     def parse(text: str) -> float | str:
         try:
             amount = NONE if text.lower() == NONE else kind(text.replace(",", ""))

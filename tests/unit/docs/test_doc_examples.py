@@ -18,12 +18,3 @@ def test_the_step_of_the_page_on_extending_returns_and_quotes_its_finding() -> N
     finding = checked(step.run(material), material.transcript)
     assert finding.value == {"announced": True}
     assert [evidence.quote for evidence in finding.evidence] == ["Hello. This call is recorded."]
-
-
-def test_the_notebook_code_of_the_readme_of_pipeline_runs() -> None:
-    page = (ROOT / "pipeline" / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"```python\n(.*?)outcome = await", page, re.DOTALL)
-    assert block
-    names: dict[str, Any] = {}
-    exec(block[1], names)
-    assert names["call"].recording_url == "https://pbx.example/call.wav"

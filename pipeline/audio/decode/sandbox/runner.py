@@ -146,7 +146,6 @@ class _Pipe:
 
 
 def _failure(child: "subprocess.Popen[bytes]", errors: IO[bytes], ready: bool) -> DecoderFailed | EngineLost:
-    """Return the error for a process that ended without its final message."""
     code = child.wait()
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4000))
     log.warning("the decoder ended with %s: %s", code, errors.read().decode(errors="replace").strip())

@@ -1,7 +1,6 @@
 """Messages of the decoding process to its parent: numbers and names from closed lists, never free text.
 
-A message is a header (kind, track, length) and `length` bytes. The parent trusts nothing: anything else is `Malformed`,
-and the recording is at fault.
+A message is a header (kind, track, length) and `length` bytes. Anything else is `Malformed`: the recording is at fault.
 """
 
 import json

@@ -281,7 +281,7 @@ def test_doctor_asks_the_server(chosen):
 def test_what_is_wrong_with_the_server_is_told_with_what_to_do(chosen, transcriptions, monkeypatch):
     def told():
         with pytest.raises(EngineUnavailable) as raised:
-            asr.engine_class(Settings().asr).probe(Settings().asr.for_engine())
+            Settings().asr.engine_class.probe(Settings().asr.for_engine())
         assert KEY not in raised.value.message
         return raised.value.message
 

@@ -89,7 +89,7 @@ def test_an_installed_engine_has_a_name_options_and_settings_like_a_built_in_one
     assert asr.ENGINES.names() == ["faster-whisper", "openai", "onnx", "ears"]
     options = AsrOptions.model_validate({"engine": "ears", "loudness": 2})
     assert options.for_engine().loudness == 2.0  # type: ignore[attr-defined]
-    assert asr.engine_class(options).__module__ == "acme_ears"
+    assert options.engine_class.__module__ == "acme_ears"
     assert "SWITCHBOARD_ASR__LOUDNESS" in {setting.variable for setting in documented()}
 
 

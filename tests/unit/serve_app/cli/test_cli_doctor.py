@@ -110,17 +110,16 @@ def test_a_scratch_folder_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
 
 
 def test_an_embedder_without_a_calibration_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from pipeline.diarization.pyannote import Pyannote
     from serve_app.cli.doctor.models import _voices
     from serve_app.settings import Settings
 
     unknown, stored = "pyannote/speaker-diarization-community-1", "segmentation-3.0+campplus"
-    assert "no calibration" in str(_voices(Settings(), unknown, Pyannote))
-    assert "matched from" in str(_voices(Settings(), stored, Pyannote))
+    assert "no calibration" in str(_voices(Settings(), unknown))
+    assert "matched from" in str(_voices(Settings(), stored))
     broken = tmp_path / "broken.toml"
     broken.write_text("threshold = 2\n")
     monkeypatch.setenv("SWITCHBOARD_ROLES__CALIBRATION", str(broken))
-    assert "is not a valid calibration" in str(_voices(Settings(), stored, Pyannote))
+    assert "is not a valid calibration" in str(_voices(Settings(), stored))
 
 
 @pytest.mark.parametrize(
