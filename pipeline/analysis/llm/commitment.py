@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pipeline.analysis.llm.wording import proposes, stems
 from pipeline.analysis.rules.commitments.classifier import CLASSES, shipped_weights
-from pipeline.analysis.rules.commitments.clauses import LISTENER, SPEAKER, THIRD, Candidate
+from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, SPEAKER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.features import RuleVerdict, features
 from pipeline.analysis.rules.commitments.replies import REPLY_WITHIN
@@ -36,6 +36,8 @@ class Commitments:
         def judge(candidate: Candidate, around: Turns, verdict: RuleVerdict) -> Candidate | None:
             probabilities = dict(zip(CLASSES, weights.probabilities(features(candidate, around, verdict)), strict=True))
             highest = self._sentences.setdefault((candidate.turn.turn.index, candidate.sentence.first), {})
+            if _orders(candidate):
+                probabilities[SPEAKER] = 0.0
             for who, probability in probabilities.items():
                 highest[who] = max(highest.get(who, 0.0), probability)
             return weights.judge(candidate, around, verdict)
@@ -109,6 +111,13 @@ class Commitments:
 
     def _probabilities(self, sentence: Sentence) -> dict[str, float]:
         return self._sentences.get((sentence.turn.index, sentence.first), {})
+
+
+def _orders(candidate: Candidate) -> bool:
+    """Return whether a caller says what the agent will do ("You will pay the refund"), which commits no caller."""
+    is_callers = candidate.sentence.role is not Role.REP
+    begins = candidate.clause.lower().split()[:2]
+    return is_callers and candidate.form == FREE and not candidate.words.words("tasks", "you").isdisjoint(begins)
 
 
 def _differ(reply: SpokenTurn, turn: SpokenTurn) -> bool:

@@ -29,6 +29,7 @@ OF_THE_SERVICE = {
     "down",
     "doctor",
     "install-service",
+    "webhooks listen",
     "ask",
     "mcp",
 }  # tested with a service in tests/journeys
