@@ -20,7 +20,7 @@ REQUIRED: dict[str, str] = {
         times pm
     """,
     "people": """
-        titles not_names name_cues particles surnames towns_and_brands
+        titles not_names name_cues also_called particles surnames towns_and_brands
         determiners articles places common_endings company_or_place self addressed asked_name asked_for
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
         of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to
@@ -105,7 +105,8 @@ DATE_RULES = """
     last_weekday nth_week last_week end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week
     week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month end_of_month
     end_of_next_month start_of_quarter end_of_quarter start_of_next_quarter end_of_next_quarter end_of_year
-    in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours agreed open
+    in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours agreed day_before day_after
+    open
 """
 TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"
 """Names that the entries of `rules` and `times` may have; what each means is code (`analysis/rules/dates`)."""

@@ -21,9 +21,11 @@ from pipeline.analysis.rules.people.introductions import (
     given_after,
     given_name,
     introductions,
+    named_in_full,
     plausible,
     reached,
     spoken_for,
+    spoken_to,
     trimmed,
     words_of,
 )
@@ -37,6 +39,7 @@ from pipeline.language.spoken.spelling import Remark, remarks, rewritten, spelle
 OWN, CONFIRMED, ADDRESSED = 3, 2, 1  # spoken by the customer; by the agent and confirmed; by the agent
 LATE = 0  # by the customer, but a single word without a question: "Ich bin Rentnerin"
 OPENING = 3  # turns of the customer with an unasked introduction
+EDGES = 2  # first and last turns of the agent, which greet and say goodbye
 MIN_RATIO = 60  # rapidfuzz ratio, 0..100, of a part of a name and its spelling
 
 
@@ -62,8 +65,11 @@ def name_of(
     of the team, which the agent uses for itself.
     """
     companies, team = frozenset(companies), frozenset(map(folded, ours))
-    claims = [claim for claim in _claims(turns, tuple(contact_names)) if folded(claim.spoken.name) not in companies]
+    contact_names = tuple(contact_names)
+    of_firms = {word for company in companies for word in company.split()} - set(map(folded, contact_names))
+    claims = [claim for claim in _claims(turns, contact_names, team) if folded(claim.spoken.name) not in companies]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
+    claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.full) not in of_firms]
     claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
     best = _best(claims)
     letters = list(_letters(turns))
@@ -165,8 +171,10 @@ def _short_for(short: str, name: str) -> bool:
     return len(short) >= 3 and folded(name).startswith(folded(short))
 
 
-def _claims(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
-    theirs = 0
+def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) -> Iterator[NameClaim]:
+    theirs, ours = 0, [at for at, turn in enumerate(turns) if turn.by_agent]
+    members = {part for name in team for part in name.split()}
+    known_names = tuple(name for name in contact_names if folded(name) not in members)
     for at, turn in enumerate(turns):
         if turn.role is Role.CUSTOMER:
             yield from (NameClaim(spoken, OWN, reached=True) for spoken in reached(turn))
@@ -175,6 +183,7 @@ def _claims(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]
             yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names)
         elif turn.by_agent:
             yield from _claims_by_agent(turns, at, contact_names)
+            yield from _claims_without_pauses(turns[at], at in (*ours[:EDGES], *ours[-EDGES:]), known_names)
 
 
 def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
@@ -186,6 +195,9 @@ def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tup
     for spoken in _self_named(turn, asked, opening, contact_names):
         if spoken.name not in others:
             yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
+    for spoken in named_in_full(turn, contact_names) if opening else ():
+        if spoken.name not in others:
+            yield NameClaim(spoken, LATE)
     for sentence in turn.sentences:
         alone = bare_name(sentence)
         if alone and listed(alone.name.split()[0]):
@@ -204,6 +216,13 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> I
             continue  # "Good morning, Ms. Hill. Is this a bad time?" - "No, no." is about the time
         if spoken.name not in ours:
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
+
+
+def _claims_without_pauses(turn: SpokenTurn, is_edge: bool, known_names: tuple[str, ...]) -> Iterator[NameClaim]:
+    others = {spoken.name for spoken in (*asked_for(turn), *introductions(turn))}
+    for spoken in spoken_to(turn, known_names, is_edge):
+        if spoken.name not in others:
+            yield NameClaim(spoken, ADDRESSED)
 
 
 def _asks_for_name(turn: SpokenTurn) -> bool:
@@ -323,13 +342,13 @@ def _spelled(name: str, letters: str, asked: bool) -> str | None:
     whole = folded("".join(parts))
     if folded(letters) == whole:
         return name
-    if likeness[at] < MIN_RATIO and not folded(parts[at]).startswith(folded(letters)):
+    if likeness[at] < MIN_RATIO and folded(letters) not in folded(parts[at]):
         if not asked:
             return None
         if len(parts) == 1 and folded(letters)[:1] != folded(parts[0])[:1]:
             return f"{name} {letters.capitalize()}"
         at = len(parts) - 1
-    if not folded(parts[at]).startswith(folded(letters)) or len(letters) == len(parts[at]):
+    if folded(letters) not in folded(parts[at]) or len(letters) == len(parts[at]):
         parts[at] = letters.capitalize() if folded(parts[at]) != folded(letters) else parts[at]
     return " ".join(parts)
 
