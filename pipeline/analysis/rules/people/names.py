@@ -67,7 +67,8 @@ def name_of(
     companies, team = frozenset(companies), frozenset(map(folded, ours))
     contact_names = tuple(contact_names)
     of_firms = {word for company in companies for word in company.split()} - set(map(folded, contact_names))
-    claims = [claim for claim in _claims(turns, contact_names, team) if folded(claim.spoken.name) not in companies]
+    claims = [_without_firm(claim, companies) for claim in _claims(turns, contact_names, team)]
+    claims = [claim for claim in claims if not _is_firm(claim, companies)]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.full) not in of_firms]
     claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
@@ -79,8 +80,31 @@ def name_of(
     full, is_spelled = _corrected(_with_given(best, turns), best, turns), False
     for word, _, asked, turn in letters:
         corrected = _spelled(full, word, asked or turn == best.spoken.turn)
+        if corrected is None and len(full.split()) == 1 and _opens_with(word, turn, turns):
+            corrected = f"{full} {word.capitalize()}"
         full, is_spelled = (corrected, True) if corrected else (full, is_spelled)
     return Fact(_remarked(full, turns) if not is_spelled else full, best.spoken.evidence, is_spelled)
+
+
+def _opens_with(word: str, turn: int, turns: Turns) -> bool:
+    """Return whether a turn begins with the word that it spells: "Branagh. B, R, A"."""
+    return any(folded(spoken.text).startswith(folded(word)) for spoken in turns if spoken.turn.index == turn)
+
+
+def _is_firm(claim: NameClaim, companies: frozenset[str]) -> bool:
+    """Return whether these are the words of a company, in any order: Excavation Simard of Simard Excavation."""
+    words = sorted(folded(claim.spoken.name).split())
+    return any(words == sorted(company.split()) for company in companies)
+
+
+def _without_firm(claim: NameClaim, companies: frozenset[str]) -> NameClaim:
+    """Return the claim without the company before the name: Frey of "Frey Apparatebau Frey"."""
+    for company in companies:
+        size = len(company.split())
+        if size < len(claim.parts) and folded(" ".join(claim.parts[:size])) == company:
+            name = " ".join(claim.parts[size:])
+            return replace(claim, spoken=replace(claim.spoken, name=name, full=name))
+    return claim
 
 
 def _is_in_company(claim: NameClaim, companies: frozenset[str], turns: Turns) -> bool:
@@ -192,7 +216,9 @@ def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tup
         return
     asked = before is not None and _asks_for_name(before)
     others = {spoken.name for spoken in spoken_for(turn)}
+    agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
     for spoken in _self_named(turn, asked, opening, contact_names):
+        spoken = _without_agent(spoken, agent)
         if spoken.name not in others:
             yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
     for spoken in named_in_full(turn, contact_names) if opening else ():
@@ -229,6 +255,14 @@ def _asks_for_name(turn: SpokenTurn) -> bool:
     return turn.pack.matches("people", "asked_name", turn.text) and not turn.pack.matches(
         "people", "asked_company", turn.text
     )
+
+
+def _without_agent(spoken: SpokenName, agent: set[str]) -> SpokenName:
+    """Return the name behind the agent's, without a pause between them: Gustavo of "hola Nico Gustavo de Molinos"."""
+    first, _, rest = spoken.name.partition(" ")
+    if folded(first) not in agent or not rest or not listed(rest.split()[0]):
+        return spoken
+    return replace(spoken, name=rest, full=rest)
 
 
 def _asks_for_another(turn: SpokenTurn) -> bool:
