@@ -384,7 +384,9 @@ def spoken_to(turn: SpokenTurn, known_names: Iterable[str], is_edge: bool) -> It
     """
     for sentence in turn.sentences:
         for match in () if sentence.text.endswith("?") else _known_in(sentence, known_names):
-            is_near = match.string.count(" ", 0, match.start()) < MAX_WORDS_BEFORE or not match.string[match.end() + 1 :]
+            is_near = (
+                match.string.count(" ", 0, match.start()) < MAX_WORDS_BEFORE or not match.string[match.end() + 1 :]
+            )
             if match["title"] or (is_edge and is_near):
                 evidence = sentence.evidence(match.span())
                 yield SpokenName(match["name"], match.group(), evidence, turn.turn.index, turn.pack.language)

@@ -342,7 +342,9 @@ def _spoken_of(contact: Contact, party: Party) -> bool:
 def _is_mentioned_colleague(other: Contact, contact: Contact, party: Party) -> bool:
     """Return whether the talk is about another contact of the same company: "ask for Carla"."""
     first = folded(other.name or "").split()[:1]
-    if not first or first[0] in folded(contact.name or "").split() or not same_company(contact.company or "", other.company):
+    if not first or first[0] in folded(contact.name or "").split():
+        return False
+    if not contact.company or not same_company(contact.company, other.company):
         return False
     pattern = re.compile(rf"\b{re.escape(first[0])}\b")
     return any(pattern.search(folded(turn.text)) for turn in party.turns)

@@ -207,7 +207,7 @@ def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) 
             yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names)
         elif turn.by_agent:
             yield from _claims_by_agent(turns, at, contact_names)
-            yield from _claims_without_pauses(turns[at], at in (*ours[:EDGES], *ours[-EDGES:]), known_names)
+            yield from _claims_without_pauses(turn, at in (*ours[:EDGES], *ours[-EDGES:]), known_names)
 
 
 def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
@@ -217,8 +217,8 @@ def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tup
     asked = before is not None and _asks_for_name(before)
     others = {spoken.name for spoken in spoken_for(turn)}
     agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
-    for spoken in _self_named(turn, asked, opening, contact_names):
-        spoken = _without_agent(spoken, agent)
+    for introduced in _self_named(turn, asked, opening, contact_names):
+        spoken = _without_agent(introduced, agent)
         if spoken.name not in others:
             yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
     for spoken in named_in_full(turn, contact_names) if opening else ():
