@@ -20,7 +20,7 @@ REQUIRED: dict[str, str] = {
         times pm
     """,
     "people": """
-        titles not_names name_cues particles surnames towns_and_brands
+        titles not_names name_cues also_called particles surnames towns_and_brands
         determiners articles places common_endings company_or_place self addressed asked_name asked_for
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
         of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to

@@ -98,10 +98,15 @@ def folds(cases: list[dict[str, Any]], count: int) -> dict[str, int]:
 
 
 def authors(cases: list[dict[str, Any]]) -> dict[str, int]:
-    """Assign calls to folds by author, which their names show: a letter, or the tens of a number (31 to 45 are one)."""
-    of = {case["id"]: case["id"].rpartition("_")[2][0].replace("4", "3") for case in cases}
+    """Assign calls to folds by author, which their names show: a letter, or the tens of a number."""
+    of = {case["id"]: _author(case["id"].rpartition("_")[2]) for case in cases}
     numbers = {author: number for number, author in enumerate(sorted(set(of.values())))}
     return {name: numbers[author] for name, author in of.items()}
+
+
+def _author(label: str) -> str:
+    """Return a letter, or the tens; 31 to 45 are one author's, and so are 61 to 80."""
+    return str((int(label) - 1) // 10).translate({ord("4"): "3", ord("7"): "6"}) if label.isdigit() else label[0]
 
 
 def found(case: dict[str, Any], weights: CommitmentWeights) -> list[dict[str, Any]]:

@@ -45,6 +45,8 @@ def _plain_at(tokens: list[re.Match[str]], at: int, pack: Pack, plural: bool = F
         word = re.sub(r"'?s$", "", word)
         word = letters.get(word, word)
     is_word = word in pack.words("spelling", "not_letters") and not tokens[at].group().isupper()
+    before_letter = re.match(r"[A-Z]\b", tokens[at + 1].group()) if at + 1 < len(tokens) else None
+    is_word = is_word or (tokens[at].group() == "a" and before_letter is not None)  # "with a G"
     single = len(word) == 1 and word.isalpha() and not is_word
     return (word, 1) if single else ("", 0)
 

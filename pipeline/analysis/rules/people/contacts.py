@@ -33,7 +33,7 @@ class ContactsStep:
         ours = frozenset(member.name for member in material.roster.members)
         facts = {**extract(turns, material.roster.contacts, region, ours), **(engine_facts or {})}
         spoken_number = e164(facts["phone"].text, region) if "phone" in facts else None
-        matched = match(Party(telephone, spoken_number, facts, turns), material.roster)
+        matched = match(Party(telephone, spoken_number, facts, turns, material.roster.contacts), material.roster)
         contact = next((c for c in material.roster.contacts if c.contact_id == matched["contact_id"]), None)
         suggestions: list[dict[str, Any]] = []
         if contact:

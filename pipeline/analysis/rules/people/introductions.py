@@ -11,6 +11,7 @@ from pipeline.language.spoken.phonetics import folded
 
 MAX_PATTERNS = 64  # cached, one per language and list of names
 _CALLING: dict[tuple[str | None, tuple[str, ...]], re.Pattern[str]] = {}
+MAX_WORDS_BEFORE = 3  # in a sentence, before the name that it speaks to
 _FIRST = r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+(?:-[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+)*"  # Jean-Philippe, not R-O-U-deux
 
 
@@ -375,6 +376,42 @@ def called(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]
             evidence = sentence.evidence((first, match.end("name")))
             full = sentence.text[first : match.end("name")]
             yield SpokenName(match["name"], full, evidence, turn.turn.index, turn.pack.language)
+
+
+def spoken_to(turn: SpokenTurn, known_names: Iterable[str], is_edge: bool) -> Iterator[SpokenName]:
+    """Yield known names without pauses around them: after a title ("très bref madame Morel"), and at the call's edges
+    (`is_edge`) among a sentence's first words or as its last ("griaß di Sepp").
+    """
+    for sentence in turn.sentences:
+        for match in () if sentence.text.endswith("?") else _known_in(sentence, known_names):
+            is_near = (
+                match.string.count(" ", 0, match.start()) < MAX_WORDS_BEFORE or not match.string[match.end() + 1 :]
+            )
+            if match["title"] or (is_edge and is_near):
+                evidence = sentence.evidence(match.span())
+                yield SpokenName(match["name"], match.group(), evidence, turn.turn.index, turn.pack.language)
+
+
+def named_in_full(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
+    """Yield known names of two words or more: "olhe fala Albertina Quintela do segundo"."""
+    for sentence in turn.sentences:
+        for match in _known_in(sentence, (name for name in known_names if " " in name)):
+            name, evidence = match["name"], sentence.evidence(match.span("name"))
+            yield SpokenName(name, name, evidence, turn.turn.index, turn.pack.language)
+
+
+def _known_in(sentence: Sentence, known_names: Iterable[str]) -> Iterator[re.Match[str]]:
+    """Match known names with their titles, except what is spoken about: "tell Sepp", "the Ms. Hill", "Ana's car"."""
+    text, words = sentence.text, sentence.pack
+    names = sorted((name for name in known_names if name in text), key=lambda name: (-len(name), name))
+    titles = "|".join(re.escape(title) for title in words.words("people", "titles")) or "(?!)"
+    pattern = rf"(?<![\w'-])(?:(?P<title>(?i:{titles}))\.? )?(?P<name>{'|'.join(map(re.escape, names))})(?![\w'-])"
+    about = words.words("people", "determiners") | words.words("people", "titles") | {words.get("tasks", "and")}
+    for match in re.finditer(pattern, text) if names else ():
+        before = re.findall(r"[\w']+", text[: match.start()].lower())[-1:]
+        spoken = SpokenName(match["name"], match.group(), sentence.evidence(match.span()), sentence.turn.index)
+        if about.isdisjoint(before) and not spoken_of(spoken, sentence):
+            yield match
 
 
 def alone(turn: SpokenTurn, names: Iterable[str]) -> Iterator[SpokenName]:

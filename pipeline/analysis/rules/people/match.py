@@ -1,7 +1,7 @@
 """Matches the other party to a known contact: by number first, then e-mail, then name; doubt is a valid result."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
 from pipeline.analysis.rules.people.companies import without_form
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_known, of_title, short_form
-from pipeline.analysis.rules.people.introductions import addresses, bare, words_of
+from pipeline.analysis.rules.people.introductions import addresses, bare, introductions, words_of
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Roster
 from pipeline.domain.speech import Role
@@ -34,10 +34,21 @@ class Party:
     spoken_number: str | None
     facts: dict[str, Fact]
     turns: Turns = ()
+    contacts: tuple[Contact, ...] = ()  # all of the workspace
 
     @property
     def name(self) -> str | None:
         return self.facts["name"].text if "name" in self.facts else None
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The name, and the last name with a nickname: "everybody calls me Billie"."""
+        if self.name is None:
+            return
+        yield self.name
+        for turn in (turn for turn in self.turns if turn.by_customer):
+            for _, match in turn.searches("people", "also_called"):
+                yield f"{match['name'].split()[0]} {words_of(bare(self.name))[-1]}"
 
     @property
     def language(self) -> str | None:
@@ -75,6 +86,15 @@ class Party:
         """First words of the names by which the agent addresses the other party, folded."""
         ours = (turn for turn in self.turns if turn.role is Role.REP and not turn.turn.machine)
         return frozenset(folded(spoken.name.split()[0]) for turn in ours for spoken in addresses(turn))
+
+    @property
+    def named_by_agent(self) -> frozenset[str]:
+        """Words of the agent, folded, without the names by which the agent introduces themselves."""
+        result: set[str] = set()
+        for turn in (turn for turn in self.turns if turn.by_agent):
+            ours = {part for spoken in introductions(turn) for part in folded(spoken.name).split()}
+            result |= set(re.findall(r"[\w-]+", folded(turn.text))) - ours
+        return frozenset(result)
 
     @property
     def has_spelled_name(self) -> bool:
@@ -164,8 +184,8 @@ def _of_number(contacts: list[Contact], party: Party) -> dict[str, Any]:
 
 
 def _most_similar(contacts: Iterable[Contact], party: Party, min_likeness: float) -> list[Contact]:
-    assert party.name is not None
-    scored = [(likeness(party.name, contact.name, party.language), contact) for contact in contacts]
+    names = tuple(party.names)
+    scored = [(max(likeness(name, contact.name, party.language) for name in names), contact) for contact in contacts]
     best = max((score for score, _ in scored), default=0.0)
     return [contact for score, contact in scored if score >= min_likeness and best - score < 2]
 
@@ -253,7 +273,9 @@ def _differs_in_part(contact: Contact, party: Party) -> bool:
 
 def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
     written = [contact for contact in like if _written_alike(contact, party)]
-    called = [contact for contact in written or like if folded((contact.name or "").split()[0]) in party.addressed_as]
+    called: list[Contact] = []
+    for spoken in (party.addressed_as, party.named_by_agent):
+        called = called or [c for c in written or like if folded((c.name or "").split()[0]) in spoken]
     if len(called) == 1 and len(like) > 1:
         return _result("matched", called[0], like, f"{doubt}, and the agent uses the first name", 0.75)
     others = [contact for contact in like if not _spoken_of_as_another(contact, party)]
@@ -303,6 +325,7 @@ def _supporting_facts(contact: Contact, party: Party) -> list[str]:
         "the name in the e-mail address": bool(local) and not set(first).isdisjoint(re.split(r"[._-]", folded(local))),
         "the company is mentioned": not company and _spoken_of(contact, party),
         "the first name": bool(first) and _first_name_read_out(stored_local, party),
+        "a colleague is mentioned": any(_is_mentioned_colleague(other, contact, party) for other in party.contacts),
     }
     return [reason for reason, holds in fits.items() if holds]
 
@@ -314,6 +337,17 @@ def _spoken_of(contact: Contact, party: Party) -> bool:
     distinctive = [word for word in words if len(word) >= 5 and not {folded(word)} & (party.business | person_words)]
     patterns = [re.compile(rf"\b{re.escape(folded(word))}\b") for word in distinctive]
     return any(pattern.search(folded(turn.text)) for pattern in patterns for turn in party.turns)
+
+
+def _is_mentioned_colleague(other: Contact, contact: Contact, party: Party) -> bool:
+    """Return whether the talk is about another contact of the same company: "ask for Carla"."""
+    first = folded(other.name or "").split()[:1]
+    if not first or first[0] in folded(contact.name or "").split():
+        return False
+    if not contact.company or not same_company(contact.company, other.company):
+        return False
+    pattern = re.compile(rf"\b{re.escape(first[0])}\b")
+    return any(pattern.search(folded(turn.text)) for turn in party.turns)
 
 
 def _first_name_read_out(local: str, party: Party) -> bool:
@@ -390,6 +424,8 @@ def same_company(spoken: str, stored: str | None) -> bool:
 
     if not stored:
         return False
+    if sorted(without_form(folded(spoken)).split()) == sorted(without_form(folded(stored)).split()):
+        return True  # Excavation Simard, Simard Excavation
     first, second = (_plain_company(name) for name in (spoken, stored))
     shorter, longer = sorted((first, second), key=len)
     return fuzz.ratio(first, second) >= SAME_COMPANY or (len(shorter) >= 5 and shorter in longer)

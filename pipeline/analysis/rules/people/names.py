@@ -21,9 +21,11 @@ from pipeline.analysis.rules.people.introductions import (
     given_after,
     given_name,
     introductions,
+    named_in_full,
     plausible,
     reached,
     spoken_for,
+    spoken_to,
     trimmed,
     words_of,
 )
@@ -37,6 +39,7 @@ from pipeline.language.spoken.spelling import Remark, remarks, rewritten, spelle
 OWN, CONFIRMED, ADDRESSED = 3, 2, 1  # spoken by the customer; by the agent and confirmed; by the agent
 LATE = 0  # by the customer, but a single word without a question: "Ich bin Rentnerin"
 OPENING = 3  # turns of the customer with an unasked introduction
+EDGES = 2  # first and last turns of the agent, which greet and say goodbye
 MIN_RATIO = 60  # rapidfuzz ratio, 0..100, of a part of a name and its spelling
 
 
@@ -62,8 +65,12 @@ def name_of(
     of the team, which the agent uses for itself.
     """
     companies, team = frozenset(companies), frozenset(map(folded, ours))
-    claims = [claim for claim in _claims(turns, tuple(contact_names)) if folded(claim.spoken.name) not in companies]
+    contact_names = tuple(contact_names)
+    of_firms = {word for company in companies for word in company.split()} - set(map(folded, contact_names))
+    claims = [_without_firm(claim, companies) for claim in _claims(turns, contact_names, team)]
+    claims = [claim for claim in claims if not _is_firm(claim, companies)]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
+    claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.full) not in of_firms]
     claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
     best = _best(claims)
     letters = list(_letters(turns))
@@ -73,8 +80,31 @@ def name_of(
     full, is_spelled = _corrected(_with_given(best, turns), best, turns), False
     for word, _, asked, turn in letters:
         corrected = _spelled(full, word, asked or turn == best.spoken.turn)
+        if corrected is None and len(full.split()) == 1 and _opens_with(word, turn, turns):
+            corrected = f"{full} {word.capitalize()}"
         full, is_spelled = (corrected, True) if corrected else (full, is_spelled)
     return Fact(_remarked(full, turns) if not is_spelled else full, best.spoken.evidence, is_spelled)
+
+
+def _opens_with(word: str, turn: int, turns: Turns) -> bool:
+    """Return whether a turn begins with the word that it spells: "Branagh. B, R, A"."""
+    return any(folded(spoken.text).startswith(folded(word)) for spoken in turns if spoken.turn.index == turn)
+
+
+def _is_firm(claim: NameClaim, companies: frozenset[str]) -> bool:
+    """Return whether these are the words of a company, in any order: Excavation Simard of Simard Excavation."""
+    words = sorted(folded(claim.spoken.name).split())
+    return any(words == sorted(company.split()) for company in companies)
+
+
+def _without_firm(claim: NameClaim, companies: frozenset[str]) -> NameClaim:
+    """Return the claim without the company before the name: Frey of "Frey Apparatebau Frey"."""
+    for company in companies:
+        size = len(company.split())
+        if size < len(claim.parts) and folded(" ".join(claim.parts[:size])) == company:
+            name = " ".join(claim.parts[size:])
+            return replace(claim, spoken=replace(claim.spoken, name=name, full=name))
+    return claim
 
 
 def _is_in_company(claim: NameClaim, companies: frozenset[str], turns: Turns) -> bool:
@@ -165,8 +195,10 @@ def _short_for(short: str, name: str) -> bool:
     return len(short) >= 3 and folded(name).startswith(folded(short))
 
 
-def _claims(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
-    theirs = 0
+def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) -> Iterator[NameClaim]:
+    theirs, ours = 0, [at for at, turn in enumerate(turns) if turn.by_agent]
+    members = {part for name in team for part in name.split()}
+    known_names = tuple(name for name in contact_names if folded(name) not in members)
     for at, turn in enumerate(turns):
         if turn.role is Role.CUSTOMER:
             yield from (NameClaim(spoken, OWN, reached=True) for spoken in reached(turn))
@@ -175,6 +207,7 @@ def _claims(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]
             yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names)
         elif turn.by_agent:
             yield from _claims_by_agent(turns, at, contact_names)
+            yield from _claims_without_pauses(turn, at in (*ours[:EDGES], *ours[-EDGES:]), known_names)
 
 
 def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
@@ -183,9 +216,14 @@ def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tup
         return
     asked = before is not None and _asks_for_name(before)
     others = {spoken.name for spoken in spoken_for(turn)}
-    for spoken in _self_named(turn, asked, opening, contact_names):
+    agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
+    for introduced in _self_named(turn, asked, opening, contact_names):
+        spoken = _without_agent(introduced, agent)
         if spoken.name not in others:
             yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
+    for spoken in named_in_full(turn, contact_names) if opening else ():
+        if spoken.name not in others:
+            yield NameClaim(spoken, LATE)
     for sentence in turn.sentences:
         alone = bare_name(sentence)
         if alone and listed(alone.name.split()[0]):
@@ -206,10 +244,25 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> I
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
 
 
+def _claims_without_pauses(turn: SpokenTurn, is_edge: bool, known_names: tuple[str, ...]) -> Iterator[NameClaim]:
+    others = {spoken.name for spoken in (*asked_for(turn), *introductions(turn))}
+    for spoken in spoken_to(turn, known_names, is_edge):
+        if spoken.name not in others:
+            yield NameClaim(spoken, ADDRESSED)
+
+
 def _asks_for_name(turn: SpokenTurn) -> bool:
     return turn.pack.matches("people", "asked_name", turn.text) and not turn.pack.matches(
         "people", "asked_company", turn.text
     )
+
+
+def _without_agent(spoken: SpokenName, agent: set[str]) -> SpokenName:
+    """Return the name behind the agent's, without a pause between them: Gustavo of "hola Nico Gustavo de Molinos"."""
+    first, _, rest = spoken.name.partition(" ")
+    if folded(first) not in agent or not rest or not listed(rest.split()[0]):
+        return spoken
+    return replace(spoken, name=rest, full=rest)
 
 
 def _asks_for_another(turn: SpokenTurn) -> bool:
@@ -323,13 +376,13 @@ def _spelled(name: str, letters: str, asked: bool) -> str | None:
     whole = folded("".join(parts))
     if folded(letters) == whole:
         return name
-    if likeness[at] < MIN_RATIO and not folded(parts[at]).startswith(folded(letters)):
+    if likeness[at] < MIN_RATIO and folded(letters) not in folded(parts[at]):
         if not asked:
             return None
         if len(parts) == 1 and folded(letters)[:1] != folded(parts[0])[:1]:
             return f"{name} {letters.capitalize()}"
         at = len(parts) - 1
-    if not folded(parts[at]).startswith(folded(letters)) or len(letters) == len(parts[at]):
+    if folded(letters) not in folded(parts[at]) or len(letters) == len(parts[at]):
         parts[at] = letters.capitalize() if folded(parts[at]) != folded(letters) else parts[at]
     return " ".join(parts)
 

@@ -32,6 +32,16 @@ en|I'll text you as soon as we hang up.|2026-09-08
 en|Straight after this call.|2026-09-08
 en|They start the second week of October.|2026-10-09
 en|In the last week of November.|2026-11-27
+en|Not this weekend, the weekend after.|2026-09-19
+de|Das Geld ist in längstens zehn Tagen da.|2026-09-18
+de|Das Wochenende drauf passt.|2026-09-19
+es|Se la mando al rato por correo.|2026-09-08
+es|El fin de semana siguiente.|2026-09-19
+fr|Vous la recevez endéans les huit jours.|2026-09-16
+fr|Le week-end suivant alors.|2026-09-19
+pt|Quinta no fim da tarde está pronta.|2026-09-10
+pt|No fim de semana seguinte.|2026-09-19
+en|We had a long weekend.|-
 en|We have a nice day.|-
 en|It has two days off.|-
 de|Sie haben zehn Tage, um es zurückzuschicken.|2026-09-18
