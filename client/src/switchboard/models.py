@@ -139,10 +139,7 @@ class CommentEdit(Model):
 
 
 class ComparedCall(Model):
-    """
-    A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio
-    in this API.
-    """
+    """A call with the metric of each system. `start`: second with the most word errors; `audio`: path of its audio."""
 
     call_id: UUID
     """The callId of the submission."""
@@ -160,8 +157,7 @@ class Contact(Model):
     """
     A person known to the workspace. Numbers are E.164.
 
-    `inferred`: known only from calls whose direction the sender did not set, so that `phone` may be the workspace's
-    number.
+    `inferred`: known only from calls of unknown direction, so that `phone` may be the workspace's number.
     """
 
     contact_id: str
@@ -490,8 +486,7 @@ class ModelSpend(Model):
 
 class ModelUsage(Model):
     """
-    A workspace's usage in a day (UTC), and its limits. `reached`: the limits reached; no more requests are sent
-    then.
+    A workspace's usage in a day (UTC), and its limits. `reached`: those that stop further requests.
 
     `estimated`: requests with estimated tokens: without a response, or with one that reports no usage.
     """
@@ -1120,8 +1115,7 @@ class TemplatePart(Model):
     """
     A part of a summary. `heading`: text before it; None: in the language of the call; empty: none.
 
-    `most`, 1..10: maximum number of tasks or actions, or of sentences of the reason (at most two); None: three or two
-    sentences.
+    `most`, 1..10: maximum of tasks or actions (None: 3), or of sentences of the reason (None: 2, which is the limit).
     """
 
     part: Literal["reason", "done", "agreed", "open", "next_step", "ending"] | str
