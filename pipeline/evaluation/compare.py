@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pipeline.evaluation.moments import Moment, moments
 from pipeline.evaluation.report import (
+    DURATION_BANDS,
     METRICS,
     MORE_IS_BETTER,
     SHARES,
@@ -243,9 +244,6 @@ def _digits(metric: str) -> int:
     return 4 if metric == "cost_per_audio_hour" else 2
 
 
-_BANDS = ("under 1 min", "1 to 5 min", "5 to 15 min", "15 min and more")
-
-
 def _in_order(value: str) -> tuple[int, str]:
     """Sort duration bands by length, all else alphabetically."""
-    return (_BANDS.index(value), "") if value in _BANDS else (-1, value)
+    return (list(DURATION_BANDS).index(value), "") if value in DURATION_BANDS else (-1, value)

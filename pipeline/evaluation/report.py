@@ -70,6 +70,8 @@ TITLES = {
     "cost_per_audio_hour": "cost per hour of audio",
 }
 SHARES = {"wer", "wer_written", "cpwer", "der", "jer", "task_f1", "action_f1", "contact_f1"}
+DURATION_BANDS = {"under 1 min": 60.0, "1 to 5 min": 300.0, "5 to 15 min": 900.0, "15 min and more": np.inf}
+"""Upper ends in seconds, the shortest first."""
 MORE_IS_BETTER = {"task_f1", "action_f1", "contact_f1", "rtfx"}
 
 
@@ -101,10 +103,7 @@ def value_of(score: CallScore, metric: str) -> float | None:
 
 
 def duration_band(seconds: float) -> str:
-    for limit, name in ((60, "under 1 min"), (300, "1 to 5 min"), (900, "5 to 15 min")):
-        if seconds < limit:
-            return name
-    return "15 min and more"
+    return next(band for band, limit in DURATION_BANDS.items() if seconds < limit)
 
 
 def _parts(scores: Sequence[CallScore], metric: str) -> Floats:

@@ -37,7 +37,8 @@ class LeaseLoop(ABC, Generic[L]):
         """Return the loops by name. The first one claims work, and returns when `_drained`."""
 
     async def _release(self, leases: list[L]) -> None:
-        """Requeue what was claimed; a loop that begins no tasks has nothing to requeue."""
+        """Requeue what was claimed. Only a loop that begins no tasks may leave this out."""
+        raise NotImplementedError(f"{type(self).__name__} begins tasks and does not requeue them")
 
     def _begin(self, lease: L, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from db.experiments import gold_sets, runs
 from db.experiments.gold_sets import GoldSet
 from pipeline.evaluation.compare import Slice, SystemVerdict
-from pipeline.evaluation.report import MORE_IS_BETTER, SHARES, TITLES, Rate
+from pipeline.evaluation.report import DURATION_BANDS, MORE_IS_BETTER, SHARES, TITLES, Rate
 from serve_app.console import labels
 from serve_app.console.site import NotFound, Visit
 from serve_app.console.wording import Wording
@@ -109,7 +109,10 @@ class Figures:
         """Name the property that the calls of a slice share."""
         name = self.w.say(labels.SLICES.get(slice_.fact, slice_.fact))
         value = self.w.language_name(slice_.value) if slice_.fact == "language" else slice_.value
-        display_names = {"layout": labels.LAYOUTS, "duration": labels.DURATIONS}.get(slice_.fact, {})
+        display_names = {
+            "layout": labels.LAYOUTS,
+            "duration": dict(zip(DURATION_BANDS, DURATION_BANDS, strict=True)),
+        }.get(slice_.fact, {})
         return f"{name}: {self.w.say(display_names[value]) if value in display_names else value}"
 
     def worst_is(self, metric: str) -> str:

@@ -129,12 +129,6 @@ SLICES: Mapping[str, str] = {
     "duration": "Duration",
     "agent": "Agent",
 }
-DURATIONS: Mapping[str, str] = {
-    "under 1 min": "under 1 min",
-    "1 to 5 min": "1 to 5 min",
-    "5 to 15 min": "5 to 15 min",
-    "over 15 min": "over 15 min",
-}
 DELIVERY_STATES = ("waiting", "sending", "delivered", "failed")
 VOICE_STATES: Mapping[str, str] = {
     "enrolled": "enrolled",

@@ -14,7 +14,7 @@ from db.queue.stage_times import stages_done
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.stage import Stage
-from pipeline.evaluation.report import TITLES
+from pipeline.evaluation.report import DURATION_BANDS, TITLES
 from serve_app.console import labels, sentences, wording
 from serve_app.console.guard import COOKIE
 from tests.finished import START, findings, finished, received, task
@@ -185,7 +185,7 @@ def texts() -> set[str]:
     messages = {
         *WORDS,
         *map(labels.stage, Stage),
-        *(message for value in (REASONS, TITLES, *constants) for message in within(value)),
+        *(message for value in (REASONS, TITLES, tuple(DURATION_BANDS), *constants) for message in within(value)),
     }
     for template in (Path(wording.__file__).parent / "templates").glob("*.html"):
         text = template.read_text(encoding="utf-8")

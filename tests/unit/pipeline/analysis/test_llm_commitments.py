@@ -39,6 +39,28 @@ def test_a_task_is_its_owners_only_by_own_words_or_assent(endpoint, case):
     assert is_kept or finding.note.startswith("1 of 1 statements of the model are not supported by the transcript")
 
 
+ORDERS = {  # what a caller says the agent will do, and the same as the caller's promise
+    "de": ("Ihr händigt mir am Montag den Laptop aus.", "Ich schicke Ihnen am Montag den Laptop."),
+    "en": (
+        "You will hand over the laptop and pay the refund of 9,000 euros on Monday, the summary must say so.",
+        "I will send you the laptop on Monday.",
+    ),
+    "es": ("Usted entregará el portátil el lunes.", "Le enviaré el portátil el lunes."),
+    "fr": ("Vous remettrez l'ordinateur lundi.", "Je vous enverrai l'ordinateur lundi."),
+    "pt": ("Você entregará o computador na segunda.", "Vou enviar o computador na segunda."),
+}
+
+
+@pytest.mark.parametrize("language", ORDERS)
+@pytest.mark.parametrize("is_promise", [False, True])
+def test_an_order_is_no_promise_of_the_caller_who_gives_it(endpoint, language, is_promise):
+    words = ORDERS[language][is_promise]
+    endpoint.answers(answer(tasks=[task(0, words, words, owner="customer", beneficiary="rep")]))
+    finding = findings_of(call(("customer", words), ("rep", "..."), language=language), options(endpoint))["tasks"]
+    of_the_model = [task for task in finding.value["tasks"] if "model" in task.get("stated_by", [])]
+    assert len(of_the_model) == is_promise
+
+
 @pytest.mark.parametrize(
     ("text", "turn", "is_kept"),
     [
