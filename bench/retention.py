@@ -1,17 +1,22 @@
 """How fast does retention delete, and does it slow submissions?
 
     python -m bench.retention [--calls 100000] [--rounds 6] [--seconds 10] [--per-second 50] [--json FILE]
+    python -m bench.retention --live 6 [--calls 100000] [--rounds 6] [--json FILE]
 
 One PostgreSQL server stores completed calls with recording, transcript, findings, tasks and stage results, all of them
 due. Submissions arrive at a fixed rate, in turns with and without the retention loop of a Conductor, which runs in a
 separate process with the pauses of the service. Latencies count from the time at which a submission was due. Then the
 loop deletes the rest without pauses. The interval is Student's, of the logarithms of the rounds' ratios of p95.
+
+With `--live`, a whole service on synthetic checkpoints processes that many calls of another tenant in each half of a
+round, one after another, and its Conductor deletes. The measure is the median from submission to record.
 """
 
 import argparse
 import asyncio
 import json
 import math
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,12 +26,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 
 from bench.lib.intervals import mean_ratio
 from bench.scale import fill
+from bench.starvation import one_after_another, stand
 from db.core.database import Database
 from db.intake.group_commit import GroupCommitter
 from db.records import retention
@@ -37,6 +43,9 @@ from pipeline.domain.retention import RetentionKind
 from pipeline.speakers.profile import Voices
 from serve_app.conductor.options import ErasureOptions
 from serve_app.conductor.retention import RetentionLoop
+from tests.acceptance.running import Client
+from tests.file_server import FileServer
+from tests.synthetic_calls import FOLDER
 
 KINDS = (RetentionKind.RECORDINGS, RetentionKind.TRANSCRIPTS)
 TABLES = ("recordings", "transcripts", "findings", "tasks", "stage_results")
@@ -112,6 +121,14 @@ def p95(values: list[float]) -> float:
     return ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)]
 
 
+def store_old_calls(url: str, workspace: UUID, team: UUID, count: int) -> None:
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("SET session_replication_role = replica")
+        fill(admin, workspace, team, count, lean=False)
+        admin.execute("UPDATE calls SET created_at = now() - interval '100 days' WHERE team_id = %s", (team,))
+        admin.execute("VACUUM ANALYZE")
+
+
 async def prepared(url: str, calls: int) -> tuple[Database, Sender]:
     database = await Database.open(url, pool_size=8)
     home = await directory.create_workspace(database, "bench", default_country="DE")
@@ -119,11 +136,7 @@ async def prepared(url: str, calls: int) -> tuple[Database, Sender]:
     _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "bench")
     sender = await keys.find(database, secret)
     assert sender is not None
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute("SET session_replication_role = replica")
-        fill(admin, home.workspace_id, team.team_id, calls, lean=False)
-        admin.execute("UPDATE calls SET created_at = now() - interval '100 days'")
-        admin.execute("VACUUM ANALYZE")
+    store_old_calls(url, home.workspace_id, team.team_id, calls)
     for kind in KINDS:
         await retention.set_period(database, home.workspace_id, kind, 30)
     return database, sender
@@ -169,6 +182,60 @@ async def measured(url: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+async def set_periods(client: Client, days: int | None) -> None:
+    for kind in KINDS:
+        await retention.set_period(client.database, client.workspace_id, kind, days)
+    await asyncio.sleep(ErasureOptions.POLL_SECONDS)  # until the Conductor sees it
+
+
+async def live(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure live calls of a whole service, in turns with and without periods for another tenant's stored calls."""
+    seconds: dict[str, list[float]] = {"off": [], "on": []}
+    ratios, rows_deleted, seconds_on = [], 0, 0.0
+    with FileServer() as files:
+        sample = files.add(FOLDER / "08_flite_voices_stereo" / "call.flac")
+        async with stand(folder) as (stored, sender, _):
+            url = embedded.running(folder / "state")
+            assert url is not None
+            team = await directory.create_team(stored.database, stored.workspace_id, "Archive")
+            store_old_calls(url, stored.workspace_id, team.team_id, options.calls)
+            await one_after_another(sender, sample, 3)  # everything is loaded then
+            for number in range(options.rounds):
+                medians = {}
+                for to in ("on", "off") if number % 2 else ("off", "on"):
+                    await set_periods(stored, 30 if to == "on" else None)
+                    rows_before, began = rows(url), time.perf_counter()
+                    some = [call["all"] for call in await one_after_another(sender, sample, options.live)]
+                    if to == "on":
+                        rows_deleted += rows_before - rows(url)
+                        seconds_on += time.perf_counter() - began
+                    seconds[to] += some
+                    medians[to] = statistics.median(some)
+                ratios.append(medians["on"] / medians["off"])
+                print(f"round {number + 1}: {medians['off']:.2f} s without, {medians['on']:.2f} s with", flush=True)
+            rows_left = rows(url)
+    mean, low, high = mean_ratio(ratios)
+    return {
+        "calls": options.calls,
+        "live_calls_with": len(seconds["on"]),
+        "rows_per_second": round(rows_deleted / seconds_on, 1),
+        "rows_left": rows_left,
+        "median_seconds_without": round(statistics.median(seconds["off"]), 2),
+        "median_seconds_with": round(statistics.median(seconds["on"]), 2),
+        "ratio": mean,
+        "ratio_interval": [low, high],
+    }
+
+
+def with_server(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    url = embedded.start(folder)
+    try:
+        migrate.migrate(url)
+        return asyncio.run(measured(url, options))
+    finally:
+        embedded.stop(folder)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.retention", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -178,6 +245,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="length of one measurement")
     parser.add_argument("--per-second", type=float, default=50.0, help="submissions")
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds for the rest, without pauses")
+    parser.add_argument("--live", type=int, help="measure the processing of so many calls in each half of a round")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--loop", help=argparse.SUPPRESS)
     parser.add_argument("--unpaced", action="store_true", help=argparse.SUPPRESS)
@@ -186,12 +254,7 @@ def main() -> None:
         asyncio.run(run_loop(options.loop, not options.unpaced))
         return
     with tempfile.TemporaryDirectory(prefix="swb-bench-") as folder:
-        url = embedded.start(Path(folder))
-        try:
-            migrate.migrate(url)
-            figures = asyncio.run(measured(url, options))
-        finally:
-            embedded.stop(Path(folder))
+        figures = asyncio.run(live(Path(folder), options)) if options.live else with_server(Path(folder), options)
     for name, value in figures.items():
         print(f"{name.replace('_', ' ')}: {value}")
     if options.json:

@@ -85,12 +85,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """Connections of a pool, and the statements that wait for one if the pool counts them."""
+    """Connections of a pool, and the seconds that all statements have waited for one if the pool counts them."""
 
     used: int
     idle: int
     limit: int
-    waiting: int = 0
+    seconds_waited: float = 0.0
 
 
 Scope = UUID | Reader | Literal[_Everywhere.EVERY_WORKSPACE]
@@ -252,10 +252,10 @@ class Database:
         """Return the states of both pools: "statements", the raw pool, and "transactions"."""
         stats = self.pool.get_stats()
         size, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
-        waiting = stats.get("requests_waiting", 0)
+        waited = stats.get("requests_wait_ms", 0) / 1000.0
         transactions: Any = self.engine.pool
         return {
-            "statements": PoolState(size - idle, idle, self.pool.max_size, waiting),
+            "statements": PoolState(size - idle, idle, self.pool.max_size, waited),
             "transactions": PoolState(transactions.checkedout(), transactions.checkedin(), transactions.size()),
         }
 

@@ -14,7 +14,7 @@ class ErasureOptions(BaseModel):
     UPKEEP_SECONDS: ClassVar[float] = 60.0
     BATCH_CALLS: ClassVar[int] = 50  # whose content one transaction of retention deletes
     WINDOW_CALLS: ClassVar[int] = 1000  # searched in one transaction
-    PAUSES: ClassVar[float] = 4.0  # after a batch, times its duration: a Conductor deletes a fifth of the time
+    PAUSES: ClassVar[float] = 24.0  # after a batch, times its duration: a Conductor deletes 4 % of the time
     PAUSE_SECONDS: ClassVar[float] = 0.1  # at least, between two batches of a kind, in the whole cluster
     PASS_SECONDS: ClassVar[float] = 600.0  # between two searches of all calls
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -112,10 +113,15 @@ class DatabaseMetrics:
 
 async def report_connections(database: Database, deployment: str) -> None:
     """Record the connections of a process, until canceled."""
+    seconds_waited, seen_at = database.pools()["statements"].seconds_waited, time.monotonic()
     while True:
         pools = database.pools()
         for pool, state in pools.items():
             for name, count in (("used", state.used), ("idle", state.idle), ("limit", state.limit)):
                 metric_names.POSTGRES_CONNECTIONS.set(float(count), deployment=deployment, pool=pool, state=name)
-        metric_names.POSTGRES_WAITING.set(float(pools["statements"].waiting), deployment=deployment)
+        # An average: a statement waits for seconds at most, so a look now and then would often see none.
+        waited, now = pools["statements"].seconds_waited - seconds_waited, time.monotonic()
+        waiting = waited / max(now - seen_at, SECONDS)
+        seconds_waited, seen_at = seconds_waited + waited, now
+        metric_names.POSTGRES_WAITING.set(waiting, deployment=deployment)
         await asyncio.sleep(SECONDS)

@@ -1,10 +1,12 @@
 import asyncio
+import contextlib
 import math
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from psycopg_pool import PoolTimeout
 
 from db.core.database import OUTAGES, Database
 from db.intake.group_commit import GroupCommitter
@@ -15,6 +17,7 @@ from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.options import ProcessingOptions
+from serve_app.operations import database_metrics
 from serve_app.operations.database_metrics import DatabaseMetrics, report_connections
 from serve_app.operations.options import ScalingOptions
 from tests.postgres import World
@@ -96,6 +99,25 @@ async def test_connections_to_postgresql_are_told_by_pool(world: World, recorded
     limits = {key[2]: value for key, value in recorded.items() if key[-1] == "limit"}
     assert limits["statements"] == limits["transactions"] >= 1
     assert recorded["postgres_waiting", "Intake"] == 0
+
+
+async def test_statements_that_gave_up_waiting_for_a_connection_count(
+    world: World, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_metrics, "SECONDS", 0.5)
+    pool = world.database.pool
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(pool.max_size):
+            await stack.enter_async_context(pool.connection())
+        reporting = asyncio.create_task(report_connections(world.database, "Intake"))
+        with pytest.raises(PoolTimeout):
+            async with pool.connection(timeout=0.4):
+                pass
+        async with asyncio.timeout(10):
+            while not recorded["postgres_waiting", "Intake"]:
+                await asyncio.sleep(0.01)
+    reporting.cancel()
+    assert 0.3 < recorded["postgres_waiting", "Intake"] <= 1.0
 
 
 async def test_a_failure_and_a_retry_are_counted_by_their_code(
