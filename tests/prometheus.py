@@ -1,7 +1,7 @@
-"""Debian's Prometheus, reading the metrics of one Ray."""
+"""Debian's Prometheus, reading the metrics of one service."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,10 +9,14 @@ import yaml
 
 
 @contextmanager
-def prometheus(folder: Path, port: int, target: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Listens on 127.0.0.1; reads `target` (host:port) each second. Data are in `folder`."""
-    job = {"job_name": "switchboard", "static_configs": [{"targets": [target]}]}
-    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
+def prometheus(
+    folder: Path, port: int, targets: Mapping[str, str], rules: str = "", seconds: int = 1
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Listens on 127.0.0.1; reads `targets` (job -> host:port) and runs `rules` every `seconds`; stores in `folder`."""
+    jobs = [{"job_name": name, "static_configs": [{"targets": [target]}]} for name, target in targets.items()]
+    every = {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"}
+    (folder / "rules.yml").write_text(rules)
+    config = {"global": every, "scrape_configs": jobs, "rule_files": ["rules.yml"]}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     options = (f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn")
     process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", *options])
