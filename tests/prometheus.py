@@ -1,11 +1,16 @@
 """Debian's Prometheus, reading the metrics of one service."""
 
+import contextlib
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import yaml
+
+READY_SECONDS = 60.0
 
 
 @contextmanager
@@ -21,7 +26,18 @@ def prometheus(
     options = (f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn")
     process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", *options])
     try:
+        _wait(f"http://127.0.0.1:{port}/-/ready", process)
         yield process
     finally:
         process.kill()
         process.wait()
+
+
+def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(url).is_success:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"Prometheus is not ready: {process.poll()=}")

@@ -98,6 +98,15 @@ class Stand:
         names = {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
         return {name.removeprefix("Switchboard") for name in names}
 
+    def readings(self) -> str:
+        """Return what Prometheus reads: its targets, their errors, and how many series of the service."""
+        api = f"{self.prometheus_url}/api/v1"
+        targets = httpx.get(f"{api}/targets", timeout=10).json()["data"]["activeTargets"]
+        lines = [f"{target['scrapeUrl']}: {target['health']} {target['lastError']}" for target in targets]
+        query = {"query": 'count({__name__=~"ray_switchboard_.*"})'}
+        lines.append(f"series: {httpx.get(f'{api}/query', params=query, timeout=10).json()['data']['result']}")
+        return "\n".join(lines)
+
     async def send(self, file: Path = STEREO, client: Client | None = None) -> None:
         """Send a call, whatever the answer is."""
         body = {
@@ -261,7 +270,6 @@ def settings(recordings: Path, checkpoint: Path, haproxy: int) -> dict[str, str]
     transcriber = {"min_replicas": 1, "max_replicas": 2, "num_cpus": 0.6 * (os.cpu_count() or 1)}
     return {
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(haproxy),
-        "RAY_metrics_report_interval_ms": "2000",
         "SWITCHBOARD_STORAGE": (recordings / "files").as_uri(),
         "SWITCHBOARD_DIARIZATION__PIPELINE": str(checkpoint),
         "SWITCHBOARD_PROCESSING__RETRY_WINDOW_SECONDS": "3600",
@@ -333,7 +341,7 @@ async def test_the_alerts_of_a_fault_fire_and_no_others(stand: Stand, fault: str
 
     async with cause(stand):
         await until(look, FIRE_SECONDS)
-    assert seen.keys() == expected
+    assert seen.keys() == expected, stand.readings()
 
 
 def test_every_alert_has_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
