@@ -24,7 +24,8 @@ from serve_app.operations.estimates import STAGES, Estimate
 from serve_app.operations.options import ScalingOptions
 
 EMPTY: Mapping[str, str | Path] = MappingProxyType({})
-SECONDS = 10.0  # between two reports
+# Between two reports. Ray drops a gauge that is 20 s old, and a gap restarts the time that an alert waits.
+SECONDS = 5.0
 log = logging.getLogger("ray.serve")
 
 

@@ -152,7 +152,7 @@ POSTGRES_CONNECTIONS = Gauge(
 )
 POSTGRES_WAITING = Gauge(
     "switchboard_postgres_waiting",
-    "Statements waiting for a connection, on average of ten seconds.",
+    "Statements waiting for a connection, on average since the last report.",
     "Intake, Api, Conductor",
     {"deployment": "as above"},
 )
