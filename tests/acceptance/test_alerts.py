@@ -236,9 +236,14 @@ async def no_transcriber(stand: Stand) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def more_calls_than_room(stand: Stand) -> AsyncIterator[None]:
-    """A second Transcriber is wanted, for which the machine has too few cores."""
+    """A second Transcriber is wanted, for which the machine has too few cores. Nobody waits for these calls later."""
     async with stand.aging(*WAITING), stand.sending(STEREO, 0.1):
         yield
+    async with await psycopg.AsyncConnection.connect(stand.service.database_url, autocommit=True) as connection:
+        await connection.execute(
+            "UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL"
+            " WHERE state IN ('fetching', 'queued', 'running')"
+        )
 
 
 @asynccontextmanager
