@@ -17,7 +17,7 @@ export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 # Bytecode is stored: otherwise each of a service's 40 processes compiles all packages again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup weights demo demo-once up test coverage unit integration acceptance nightly properties browser slow services cluster \
+.PHONY: help setup weights demo demo-once up test coverage unit integration acceptance nightly properties browser slow services cluster alerts \
 	llama notebooks journeys rehearsal attacks fuzz chaos figures docs package check generate format lock lock-cpu digests clean
 
 help:  ## this list
@@ -81,11 +81,16 @@ slow: weights  ## slow tests without a service: engines and references on much s
 	@$(PYTEST) -m slow tests/unit tests/integration tests/chaos $(foreach test,$(LLAMA),--deselect=$(test))
 
 services: weights  ## slow tests with services: faults, several replicas, two services on one machine, weights of the index
-	@$(PYTEST) -m slow tests/acceptance --ignore=tests/acceptance/browser $(foreach test,$(NOTEBOOKS) $(CLUSTER),--ignore=$(test))
+	@$(PYTEST) -m slow tests/acceptance --ignore=tests/acceptance/browser \
+		$(foreach test,$(NOTEBOOKS) $(CLUSTER) $(ALERTS),--ignore=$(test))
 
 CLUSTER = tests/acceptance/test_cluster.py
 cluster: setup  ## a cluster by `ray up` over SSH, as root (apt-get install openssh-server rsync); not in a checkout below /tmp
 	@$(PYTEST) -m slow $(CLUSTER)
+
+ALERTS = tests/acceptance/test_alerts.py
+alerts: setup  ## faults of a running service and the alerts that fire, as root (apt-get install prometheus)
+	@$(PYTEST) -m "slow or not slow" $(ALERTS)
 
 LLAMA = tests/unit/pipeline/analysis/test_real_language_model.py tests/integration/serve_app/operations/test_llm_scaling.py \
 	tests/integration/serve_app/api/test_ask.py

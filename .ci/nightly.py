@@ -21,6 +21,7 @@ SUITES = {  # Makefile target -> max. minutes
     "browser": 30,
     "slow": 60,
     "services": 60,
+    "alerts": 45,
     "cluster": 30,
     "llama": 30,
     "notebooks": 30,

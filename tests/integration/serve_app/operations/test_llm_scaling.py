@@ -53,7 +53,7 @@ async def test_replicas_come_for_calls_before_any_asks_and_go_when_these_are_don
     conductor = DatabaseMetrics(world.database, ScalingOptions())
     with (
         cluster.serving(metrics_port, **environment),
-        prometheus(tmp_path, port, f"127.0.0.1:{metrics_port}") as telling,
+        prometheus(tmp_path, port, {"switchboard": f"127.0.0.1:{metrics_port}"}) as telling,
     ):
         conductor.start()
         try:
