@@ -116,12 +116,16 @@ AGENT_SOURCES: Mapping[str, str] = {
     "talk": "from the conversation",
     "person": "corrected manually",
 }
-MATCHES: Mapping[str, str] = {
-    "number": "matched by phone number",
-    "name": "matched by name",
-    "e-mail": "matched by email address",
-    "number and name": "matched by phone number and name",
-    "company": "matched by company",
+MATCHES: Mapping[str, str] = {  # kinds of evidence for a contact, see pipeline/analysis/rules/people/match.py
+    "number": "phone number",
+    "name": "name",
+    "e-mail": "email address",
+    "the e-mail address on file": "email address on file",
+    "e-mail domain": "domain of the email address",
+    "the name in the e-mail address": "name in the email address",
+    "company": "company",
+    "the agent uses the first name": "the agent uses the first name",
+    "a colleague is mentioned": "a colleague is mentioned",
 }
 SLICES: Mapping[str, str] = {
     "language": "Language",

@@ -335,7 +335,7 @@ r Druckerei Aschau, Priya Nair, guten Morgen.
 c Morgen. Petersen mein Name, Gundula Petersen. Machen Sie auch Stempel?
 r Machen wir. Darf ich Sie zurückrufen?
 c Ja, auf dem Handy, null eins sieben eins, drei neun zwei, null null acht acht.
-# de DE out u2 k3 name=Stefan Brandl
+# de DE out u2 k3 name=Stefan Brandl;company=Gartenbau Brandl
 c Gartenbau Brandl, grüß Gott.
 r Grüß Gott, Kessler, Druckerei Aschau. Ist der Chef zu sprechen, der Herr Stefan Brandl?
 c Am Apparat.

@@ -552,7 +552,7 @@ c Él habla.
 r Le llamo por su pedido.""",
         True,
         agent="u3",
-        facts={"name": "señor Ramírez"},
+        facts={"name": "señor Ramírez", "company": "Ferretería El Tornillo"},
     ),
     Small(
         "fr",

@@ -216,6 +216,8 @@ def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
                 break
         elif item.kind in ("at", "end") or (item.kind == "word" and item.text.partition("'")[0] in stop):
             break
+        elif item.text in stop and not item.text.isascii() and taken and taken[0].kind == "word":
+            break  # "É monte traço ..."
         taken.insert(0, item)
     return _without_preposition(_without_pauses(_last_of_sentence(taken)), items, pack)
 

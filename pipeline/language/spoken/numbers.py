@@ -9,6 +9,7 @@ from pipeline.language.pack import Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
 MAX_PHRASE_TOKENS = 11  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
+MIN_RESTART = 3  # digits that a corrected number begins with again
 MAX_CORRECTED = 4  # digits before a correction that it can replace
 MIN_PHONE_DIGITS = 7  # of a run that may be a telephone number
 MAX_PHONE_DIGITS = 15  # ITU-T E.164; a longer run is several numbers, or one that is repeated
@@ -171,10 +172,16 @@ class _Run:
         if self.correcting:
             last = self.groups.pop()
             before = "".join(self.groups)
-            over = _corrected_digits(before, last) if self.one_by_one else len(last)
-            self.groups = [last if len(last) >= MIN_PHONE_DIGITS else before[:-over] + last]
+            over = _corrected_digits(before, last) if self.one_by_one else self._corrected_group(last)
+            restarts = len(last) >= MIN_RESTART and before.startswith(last)
+            self.groups = [last if restarts or len(last) >= MIN_PHONE_DIGITS else before[:-over] + last]
             self.pieces = [_Piece(self.groups[0], self.pieces[0].first, self.end, "")]
         self.correcting = self.one_by_one = False
+
+    def _corrected_group(self, correct: str) -> int:
+        """Return how many digits a group replaces: a shorter one with its beginning, else as many ("09, no, 029")."""
+        group = self.groups[-1] if self.groups else ""
+        return len(group) if group[:1] == correct[:1] and len(group) < len(correct) else len(correct)
 
 
 def _corrected_digits(before: str, corrected: str) -> int:

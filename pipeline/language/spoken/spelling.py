@@ -86,6 +86,8 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
     word, end, start, fillers = "", at, at, pack.words("spelling", "fillers")
     while at < len(tokens):
         letters, length = letter_at(tokens, at, pack)
+        if not letters and _is_between_commas(tokens, at):
+            letters, length = tokens[at].group().lower(), 1  # "i, y, i, ene": not "and"
         if letters:
             word, at = word + letters, at + length
             end = at
@@ -94,6 +96,12 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
         else:
             break
     return (word, end) if len(word) >= MIN_LETTERS else alphabet_run(tokens, start, pack)
+
+
+def _is_between_commas(tokens: list[re.Match[str]], at: int) -> bool:
+    """Return whether one letter that is also a word stands between two commas."""
+    around = tokens[at - 1].group() == "," and at + 1 < len(tokens) and tokens[at + 1].group() == ","
+    return at > 0 and around and len(tokens[at].group()) == 1 and tokens[at].group().isalpha()
 
 
 def alphabet_run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:

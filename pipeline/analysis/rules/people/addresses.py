@@ -7,6 +7,8 @@ from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.spoken.numbers import TOKEN, number_at
 from pipeline.language.spoken.spelling import letter_at
 
+_POST_CODE = re.compile(r"^(?P<unit>[A-Z]{1,2}\d{1,2}[A-Z]?,? \d[A-Z]{2})\b")  # S6, 4QT
+
 
 def address_of(turns: Turns) -> Fact | None:
     """Return the other party's address: the last one with a number, else the first."""
@@ -36,17 +38,23 @@ def _addresses(turns: Turns) -> Iterator[Fact]:
             for pattern in (pattern for key in keys for pattern in turn.pack.patterns("contact", key)):
                 match = pattern.search(sentence.text)
                 if match and not turn.pack.matches("contact", "not_address", match["address"]):
-                    text = in_figures(match["address"].strip(" ,.?!"), sentence) + _unit(turn, sentence)
+                    text = in_figures(match["address"].strip(" ,.?!"), sentence)
+                    text += _rest(turn, sentence, match.end("address"))
                     yield Fact(text, sentence.evidence(match.span("address")))
                     break
 
 
-def _unit(turn: SpokenTurn, street: Sentence) -> str:
-    """Return flat, floor or door from the next sentence ("Carrera setenta ... Local dos.")."""
-    after = next((sentence for sentence in turn.sentences if sentence.first > street.first), None)
-    matches = (pattern.search(after.text) for pattern in turn.pack.patterns("contact", "address_unit")) if after else ()
-    match = next(filter(None, matches), None)
-    return f", {in_figures(match['unit'], after)}" if match and after else ""
+def _rest(turn: SpokenTurn, street: Sentence, last: int) -> str:
+    """Return post code, flat, floor and door behind the street ("Carrera setenta ... Local dos.")."""
+    text, rest = turn.text[street.first + last :], ""
+    while text:
+        text = text.lstrip(" ,.")
+        patterns = (_POST_CODE, *turn.pack.patterns("contact", "address_unit"))
+        match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
+        if match is None:
+            break
+        rest, text = f"{rest}, {in_figures(match['unit'], street)}", text[match.end() :]
+    return rest
 
 
 def in_figures(address: str, sentence: Sentence) -> str:

@@ -6,7 +6,6 @@ from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.introductions import (
     SpokenName,
-    before_company,
     between_pauses,
     firm_and_name,
     introductions,
@@ -51,7 +50,14 @@ def _as_answer(before: SpokenTurn | None, turn: SpokenTurn) -> Fact | None:
 
 
 def _first_words(turn: SpokenTurn) -> Fact | None:
-    answering = firm_and_name(turn) if turn.turn.index == 0 else None
+    """Return the company with which the called party answers: "Nordlack, Meinhardt.", "Hale Motors good morning"."""
+    if turn.turn.index != 0 or not turn.sentences:
+        return None
+    answering, sentence = firm_and_name(turn), turn.sentences[0]
+    greetings = "|".join(turn.pack.get("people", "greetings", ())) or "(?!)"
+    match = re.match(rf"{_LONG_FIRM}(?=[,.!?]|$| (?i:{greetings})\b)", sentence.text)
+    if match and " " in match["company"] and _is_business(match["company"], turn.pack):
+        return Fact(match["company"], sentence.evidence(match.span("company")))
     return Fact(answering[0].quote.rstrip(","), answering[0]) if answering else None
 
 
@@ -101,7 +107,7 @@ def _beside_name(turn: SpokenTurn) -> Fact | None:
         "|".join(sorted(map(re.escape, turn.pack.words("people", "company_after")), key=len, reverse=True)) or "(?!)"
     )
     here = straighten("|".join(turn.pack.get("people", "after_name", ()))) or "(?!)"
-    names = (*introductions(turn), *between_pauses(turn), *before_company(turn))
+    names = (*introductions(turn), *between_pauses(turn))
     for sentence in turn.sentences:
         if turn.pack.matches("people", "voicemail_name", sentence.text):
             continue

@@ -2,15 +2,18 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pipeline.analysis.rules.people.companies import company_in_part, may_be_town
+from pipeline.analysis.rules.people.companies import company_in_part, known_companies, may_be_town
 from pipeline.analysis.rules.people.extraction import extract
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.match import Party, match, same_company, same_person
-from pipeline.analysis.rules.people.names import completed
+from pipeline.analysis.rules.people.match import match, names_of
+from pipeline.analysis.rules.people.names import NameClaim, claim_of, claims_of, completed, name_of
+from pipeline.analysis.rules.people.party import Party
+from pipeline.analysis.rules.people.similarity import same_company, same_person
 from pipeline.analysis.talk import Turns, read
 from pipeline.domain.insight import Contact, Finding, Material
 from pipeline.domain.telephone import e164
 from pipeline.language.pack import missing
+from pipeline.language.spoken.phonetics import folded
 
 FIELDS = ("name", "company", "email", "phone", "address")
 KNOWN = ("name", "company", "email", "phone")  # fields of a contact
@@ -30,13 +33,17 @@ class ContactsStep:
         turns = read(material, machines=True)
         region = material.roster.default_country or _region_of(material)
         telephone, side = _telephone(material, region)
-        ours = frozenset(member.name for member in material.roster.members)
-        facts = {**extract(turns, material.roster.contacts, region, ours), **(engine_facts or {})}
+        claims = _claims(turns, material)
+        if engine_facts and "name" in engine_facts:
+            claims = (claim_of(engine_facts["name"]),)
+        facts = {**extract(turns, material.roster.contacts, region, name_of(claims)), **(engine_facts or {})}
         spoken_number = e164(facts["phone"].text, region) if "phone" in facts else None
-        matched = match(Party(telephone, spoken_number, facts, turns, material.roster.contacts), material.roster)
+        party = Party(telephone, spoken_number, facts, claims, turns, material.roster.contacts, material.roster.members)
+        matched = match(party, material.roster)
         contact = next((c for c in material.roster.contacts if c.contact_id == matched["contact_id"]), None)
         suggestions: list[dict[str, Any]] = []
         if contact:
+            facts |= {"name": name} if (name := name_of(names_of(party, contact))) else {}
             facts = _town_as_address(facts, contact, turns)
             suggestions = _suggestions(contact, facts, spoken_number)
             facts = _completed_by(contact, facts, suggestions, turns)
@@ -50,6 +57,23 @@ class ContactsStep:
         }
         evidence = tuple(facts[field].evidence for field in FIELDS if field in facts)
         return Finding(self.name, self.version, value, evidence, matched["confidence"], _note(turns, material))
+
+
+def _people(contacts: tuple[Contact, ...]) -> frozenset[str]:
+    """Return the words of people's names, folded: Hallam of Hallam Ltd is called Hallam too."""
+    names = [contact.name for contact in contacts if contact.name and contact.name != contact.company]
+    return frozenset(folded(part) for name in names for part in name.split())
+
+
+def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
+    whole = [contact.name for contact in contacts if contact.name]
+    return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
+
+
+def _claims(turns: Turns, material: Material) -> tuple[NameClaim, ...]:
+    contacts = material.roster.contacts
+    ours = (member.name for member in material.roster.members)
+    return claims_of(turns, _known_names(contacts), known_companies(contacts) - _people(contacts), ours)
 
 
 def _note(turns: Turns, material: Material) -> str | None:

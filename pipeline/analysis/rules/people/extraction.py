@@ -4,63 +4,38 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipeline.analysis.rules.people.addresses import address_of
-from pipeline.analysis.rules.people.companies import company_of, known_companies
+from pipeline.analysis.rules.people.companies import company_of
 from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
 from pipeline.analysis.rules.people.match import wrong_number
-from pipeline.analysis.rules.people.names import name_of
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 from pipeline.language.spoken.emails import emails
 from pipeline.language.spoken.numbers import MIN_PHONE_DIGITS, digit_runs
-from pipeline.language.spoken.phonetics import folded
-from pipeline.language.spoken.spelling import spelled_words
 
 MAX_ACKNOWLEDGMENT = 6  # words of the agent between two parts of a dictation
 ADDRESS_CONTEXT = 160  # characters on each side of a number: the patterns take quadratic time
 
 
 def extract(
-    turns: Turns, contacts: Iterable[Contact] = (), region: str | None = None, ours: frozenset[str] = frozenset()
+    turns: Turns, contacts: Iterable[Contact] = (), region: str | None = None, name: Fact | None = None
 ) -> dict[str, Fact]:
     """Return the best statement of each fact that occurs; none if roles are unknown.
 
-    `contacts` help to recognize names; `region` (ISO 3166 alpha-2) defines a complete national number; `ours` are whole
-    names of the team.
+    `contacts` help to recognize companies; `region` (ISO 3166 alpha-2) defines a complete national number.
     """
     contacts = tuple(contacts)
     if wrong_number(turns):
         return {}  # the facts are another person's
     email = _email(turns)
     facts = {
-        "name": name_of(turns, _known_names(contacts), known_companies(contacts) - _people(contacts), ours)
-        or _name_in(email, turns),
+        "name": name,
         "company": company_of(turns, contacts),
         "email": email,
         "phone": _phone(turns, region),
         "address": address_of(turns),
     }
     return {field: fact for field, fact in facts.items() if fact}
-
-
-def _people(contacts: tuple[Contact, ...]) -> frozenset[str]:
-    """Return the words of people's names, folded: Hallam of Hallam Ltd is called Hallam too."""
-    names = [contact.name for contact in contacts if contact.name and contact.name != contact.company]
-    return frozenset(folded(part) for name in names for part in name.split())
-
-
-def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
-    whole = [contact.name for contact in contacts if contact.name]
-    return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
-
-
-def _name_in(email: Fact | None, turns: Turns) -> Fact | None:
-    """Return a first name with a suffix in the address, if no name is spoken: Rosie of rosie.t@fastmail.com."""
-    pack = turns[0].pack if turns else None
-    match = re.fullmatch(r"([a-z]{3,})[._][a-z]+@.*", email.text) if email else None
-    if not email or not match or pack is None or match[1] in pack.words("contact", "mail_roles"):
-        return None
-    return Fact(match[1].capitalize(), email.evidence, is_spelled=True, spoken=email.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +92,7 @@ def _email(turns: Turns) -> Fact | None:
     if not statements:
         return None
     at, fact = statements[-1]
-    return Fact(_with_letters(fact.text, turns[at : at + 6]), fact.evidence)
+    return fact
 
 
 def _read_back(statements: list[tuple[int, Fact]], address: str, turn: SpokenTurn) -> bool:
@@ -125,24 +100,6 @@ def _read_back(statements: list[tuple[int, Fact]], address: str, turn: SpokenTur
     from rapidfuzz import fuzz
 
     return bool(statements) and turn.role is Role.REP and fuzz.ratio(statements[-1][1].text, address) >= 80
-
-
-def _with_letters(address: str, turns: Turns) -> str:
-    from rapidfuzz import fuzz
-
-    pieces = re.split(r"([@._-])", address)
-    for turn in turns:
-        if turn.role is not Role.CUSTOMER or "@" in "".join(h.text for h in emails(turn.text, turn.pack)):
-            continue
-        for word in spelled_words(turn.text, turn.pack):
-            letters = folded(word.text)
-            likeness = [fuzz.ratio(piece, letters) for piece in pieces]
-            at = max(range(len(pieces)), key=likeness.__getitem__)
-            if pieces[at].endswith(letters):  # an initial before it: mhuenchumil
-                continue
-            if 60 <= likeness[at] < 100:
-                pieces[at] = letters
-    return "".join(pieces)
 
 
 def _phone(turns: Turns, region: str | None) -> Fact | None:

@@ -100,6 +100,14 @@ def _second_surname(name: str, after: str) -> str:
     return follows[0] if follows and len(parts) == 3 and listed(parts[0]) and listed(parts[1]) else ""
 
 
+def _behind_firm(name: str, words: Pack) -> str:
+    """Return the words after a company without a pause: Toure in "Lakeland Credit Toure"."""
+    parts, kinds = name.split(), words.words("people", "business")
+    of_firm = [at for at, part in enumerate(parts) if at and part.lower() in kinds]
+    behind = parts[of_firm[-1] + 1 :] if of_firm else []
+    return " ".join(behind) or name
+
+
 def _is_possessive(match: re.Match[str], name: str, sentence: Sentence) -> bool:
     """Return whether it names the owner of something: "this is Mark's wife"."""
     after = match.string[match.start("name") + match["name"].index(name) + len(name) :]
@@ -110,14 +118,6 @@ def _is_possessive(match: re.Match[str], name: str, sentence: Sentence) -> bool:
 def words_of(name: str) -> list[str]:
     """Return the words of a name without particles: "von der Leyen" is one."""
     return [word for word in name.split() if word.lower() not in PARTICLES] or name.split()
-
-
-def _behind_firm(name: str, words: Pack) -> str:
-    """Return the words after a company without a pause: Toure in "Lakeland Credit Toure"."""
-    parts, kinds = name.split(), words.words("people", "business")
-    of_firm = [at for at, part in enumerate(parts) if at and part.lower() in kinds]
-    behind = parts[of_firm[-1] + 1 :] if of_firm else []
-    return " ".join(behind) or name
 
 
 def spoken_of(spoken: SpokenName, sentence: Sentence) -> bool:
@@ -254,11 +254,15 @@ def bare_name(sentence: Sentence, min_words: int = 2, asked: bool = False) -> Sp
     return SpokenName(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
 
 
-def between_pauses(turn: SpokenTurn) -> Iterator[SpokenName]:
-    """Yield two or three capitalized words between pauses ("Morning Priya, Helen Marsh at Marsh & Lowe.")."""
+def between_pauses(turn: SpokenTurn, asked: bool = False) -> Iterator[SpokenName]:
+    """Yield two or three capitalized words between pauses ("Morning Priya, Helen Marsh at Marsh & Lowe.").
+
+    In an answer (`asked`) a word may precede them: "con Ana Ruiz".
+    """
     here = straighten("|".join(turn.pack.get("people", "after_name", ()))) or "(?!)"
     titles = "|".join(re.escape(title) for title in turn.pack.words("people", "titles")) or "(?!)"
-    pattern = rf"(?:^|[,.!?:] )(?:(?i:{titles})\.? )?(?P<name>{WHOLE_NAME})(?=[,.!]|$| (?:{here})\b)"
+    before = r"(?:[a-zß-ÿ]+ )?" if asked else ""
+    pattern = rf"(?:^|[,.!?:] ){before}(?:(?i:{titles})\.? )?(?P<name>{WHOLE_NAME})(?=[,.!]|$| (?:{here})\b)"
     for sentence in turn.sentences:
         for match in re.finditer(pattern, sentence.text):
             name = match["name"]
@@ -280,7 +284,7 @@ def given_name(turn: SpokenTurn, asked: bool) -> str | None:
             if name and re.fullmatch(_FIRST, name.split()[0]):
                 return name.split()[0]
         apart = re.fullmatch(rf"(?:Der|Die|El|La|Le) ({_FIRST})[.!]", sentence.text)
-        if apart and trimmed(apart[1], turn.pack) and plausible(apart[1], apart[1], turn.pack):
+        if asked and apart and trimmed(apart[1], turn.pack) and plausible(apart[1], apart[1], turn.pack):
             return apart[1]
         after = re.search(rf"(?:[A-ZÀ-ÖØ-Þ]-){{2,}}[A-ZÀ-ÖØ-Þ][,.] ({_FIRST})(?=[.,])", sentence.text)
         if after and trimmed(after[1], turn.pack):
@@ -423,17 +427,8 @@ def alone(turn: SpokenTurn, names: Iterable[str]) -> Iterator[SpokenName]:
             yield SpokenName(name, name, sentence.evidence(match.span("name")), turn.turn.index, turn.pack.language)
 
 
-def fuller(turn: SpokenTurn, spoken: SpokenName) -> Iterator[SpokenName]:
-    """Yield the same name with more words before it: "Mrs Whitcombe, Joan Whitcombe"."""
-    for sentence in turn.sentences:
-        whole = rf"(?:^|[,.] )((?:{PROPER} ){{1,2}}{re.escape(spoken.name)})(?=[,.!?]|$)"
-        for match in re.finditer(whole, sentence.text):
-            if trimmed(match[1], turn.pack) == match[1]:
-                yield SpokenName(match[1], match[1], sentence.evidence(match.span(1)), turn.turn.index)
-
-
 def mentioned(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
-    names = sorted({name for name in known_names if name}, key=len, reverse=True)
+    names = sorted({name for name in known_names if name and name in turn.text}, key=len, reverse=True)
     pattern = rf"\b(?:{'|'.join(map(re.escape, names))})\b"
     for sentence in turn.sentences if names else ():
         for match in re.finditer(pattern, sentence.text):
@@ -443,19 +438,3 @@ def mentioned(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenNa
 def parts(name: str | None) -> tuple[str, ...]:
     """Return the words of a name, without accents, in lower case."""
     return tuple(folded(name).split()) if name else ()
-
-
-def before_company(turn: SpokenTurn) -> Iterator[SpokenName]:
-    """Yield the name before a company's, between pauses ("Guten Morgen, Uhlig, Steuerbüro Hagedorn.")."""
-    kinds = turn.pack.words("people", "business")
-    for sentence in turn.sentences:
-        matches = re.finditer(
-            rf"(?:^|[,.!] )(?P<name>{PROPER}(?: {PROPER})?), (?P<company>{PROPER}(?: {PROPER}){{0,3}})(?=[.,]|$)",
-            sentence.text,
-        )
-        for match in matches:
-            words = match["company"].lower().split()
-            firm = any(word in kinds or any(word.endswith(kind) for kind in kinds if len(kind) > 4) for word in words)
-            name = match["name"]
-            if firm and trimmed(name, turn.pack) == name and plausible(name, name, turn.pack):
-                yield SpokenName(name, name, sentence.evidence(match.span("name")), turn.turn.index, turn.pack.language)

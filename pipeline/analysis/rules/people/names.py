@@ -1,9 +1,10 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.gender import listed
+from pipeline.analysis.rules.people.gender import listed, short_form
 from pipeline.analysis.rules.people.introductions import (
     SpokenName,
     addresses,
@@ -11,16 +12,15 @@ from pipeline.analysis.rules.people.introductions import (
     asked_for,
     bare,
     bare_name,
-    before_company,
     before_spelling,
     beside_street,
     between_pauses,
     called,
     firm_and_name,
-    fuller,
     given_after,
     given_name,
     introductions,
+    mentioned,
     named_in_full,
     plausible,
     reached,
@@ -37,6 +37,7 @@ from pipeline.language.spoken.phonetics import alike, folded
 from pipeline.language.spoken.spelling import Remark, remarks, rewritten, spelled_words
 
 OWN, CONFIRMED, ADDRESSED = 3, 2, 1  # spoken by the customer; by the agent and confirmed; by the agent
+DENIED = -1  # by the agent, and denied: "Is that Ann?" - "No."
 LATE = 0  # by the customer, but a single word without a question: "Ich bin Rentnerin"
 OPENING = 3  # turns of the customer with an unasked introduction
 EDGES = 2  # first and last turns of the agent, which greet and say goodbye
@@ -50,16 +51,17 @@ class NameClaim:
     spoken: SpokenName
     rank: int
     reached: bool = False  # in a voicemail greeting
+    is_spelled: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
         return tuple(self.spoken.name.split())
 
 
-def name_of(
+def claims_of(
     turns: Turns, contact_names: Iterable[str] = (), companies: Iterable[str] = (), ours: Iterable[str] = ()
-) -> Fact | None:
-    """Return the other party's name.
+) -> tuple[NameClaim, ...]:
+    """Return the statements of the other party's name, with corrections and spelled letters.
 
     `contact_names` are recognized between pauses alone; `companies` (folded) are no names of people; `ours` are names
     of the team, which the agent uses for itself.
@@ -68,22 +70,67 @@ def name_of(
     contact_names = tuple(contact_names)
     of_firms = {word for company in companies for word in company.split()} - set(map(folded, contact_names))
     claims = [_without_firm(claim, companies) for claim in _claims(turns, contact_names, team)]
+    claims += [longer for claim in claims if claim.rank == OWN for longer in _longer(claim, turns)]
     claims = [claim for claim in claims if not _is_firm(claim, companies)]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.full) not in of_firms]
     claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
-    best = _best(claims)
     letters = list(_letters(turns))
-    if best is None:
-        first = next((item for item in letters if item[2]), None)
-        return Fact(first[0].capitalize(), first[1], is_spelled=True) if first else None
-    full, is_spelled = _corrected(_with_given(best, turns), best, turns), False
+    written = tuple(c if c.rank == DENIED else _written(c, letters, turns) for c in _without_denied(claims))
+    word = next((item for item in letters if item[2]), None)
+    if word and all(claim.rank == DENIED for claim in written):
+        return (*written, claim_of(Fact(word[0].capitalize(), word[1], is_spelled=True)))
+    return written
+
+
+def _longer(claim: NameClaim, turns: Turns) -> Iterator[NameClaim]:
+    """Yield the whole name in the agent's words for a first name: "this is for Ann Hill" of Ann."""
+    name = claim.spoken.name
+    for turn in (turn for turn in turns if turn.by_agent and len(claim.parts) == 1):
+        for sentence in turn.sentences:
+            match = re.search(rf"\b({re.escape(name)} {PROPER})(?=[,.!?]|$)", sentence.text)
+            if match and trimmed(match[1], turn.pack) == match[1] and plausible(match[1], match[1], turn.pack):
+                spoken = SpokenName(match[1], match[1], sentence.evidence(match.span(1)), turn.turn.index)
+                yield NameClaim(spoken, ADDRESSED)
+
+
+def _without_denied(claims: list[NameClaim]) -> list[NameClaim]:
+    """Return the claims without the agent's names that the other party denies and never uses."""
+    theirs = {folded(part) for claim in claims if claim.rank == OWN for part in claim.parts}
+    denied = {folded(claim.spoken.name) for claim in claims if claim.rank == DENIED} - theirs
+    by_agent = (CONFIRMED, ADDRESSED)
+    return [
+        claim
+        for claim in claims
+        if (
+            folded(claim.spoken.name) in denied
+            if claim.rank == DENIED
+            else claim.rank not in by_agent or denied.isdisjoint(map(folded, claim.parts))
+        )
+    ]
+
+
+def _written(claim: NameClaim, letters: list[tuple[str, Evidence, bool, int]], turns: Turns) -> NameClaim:
+    """Return the claim with its first name, corrections, spelled letters and remarks on letters."""
+    full, is_spelled = _corrected(_with_given(claim, turns), claim, turns), False
     for word, _, asked, turn in letters:
-        corrected = _spelled(full, word, asked or turn == best.spoken.turn)
+        corrected = _spelled(full, word, asked or turn == claim.spoken.turn)
         if corrected is None and len(full.split()) == 1 and _opens_with(word, turn, turns):
             corrected = f"{full} {word.capitalize()}"
         full, is_spelled = (corrected, True) if corrected else (full, is_spelled)
-    return Fact(_remarked(full, turns) if not is_spelled else full, best.spoken.evidence, is_spelled)
+    full = _remarked(full, turns) if not is_spelled else full
+    return replace(claim, spoken=replace(claim.spoken, name=bare(full), full=full), is_spelled=is_spelled)
+
+
+def claim_of(fact: Fact) -> NameClaim:
+    name = SpokenName(bare(fact.text), fact.text, fact.evidence, fact.evidence.turn)
+    return NameClaim(name, OWN, is_spelled=fact.is_spelled)
+
+
+def name_of(claims: Iterable[NameClaim]) -> Fact | None:
+    """Return the other party's name by these claims."""
+    best = _best([claim for claim in claims if claim.rank != DENIED])
+    return Fact(best.spoken.full, best.spoken.evidence, best.is_spelled) if best else None
 
 
 def _opens_with(word: str, turn: int, turns: Turns) -> bool:
@@ -187,16 +234,12 @@ def _near(first: str, second: str) -> bool:
 
 
 def _contains(full: tuple[str, ...], part: tuple[str, ...]) -> bool:
-    return all(any(folded(a) == folded(b) or _short_for(a, b) for b in full) for a in part)
-
-
-def _short_for(short: str, name: str) -> bool:
-    """Return whether it is a short form: Mila is Milagros."""
-    return len(short) >= 3 and folded(name).startswith(folded(short))
+    return all(any(folded(a) == folded(b) or short_form(a, b) for b in full) for a in part)
 
 
 def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) -> Iterator[NameClaim]:
     theirs, ours = 0, [at for at, turn in enumerate(turns) if turn.by_agent]
+    yield from _denied(turns, contact_names)
     members = {part for name in team for part in name.split()}
     known_names = tuple(name for name in contact_names if folded(name) not in members)
     for at, turn in enumerate(turns):
@@ -234,14 +277,50 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> I
     reply = turns[at + 1] if at + 1 < len(turns) else None
     if reply and reply.role is Role.CUSTOMER and reply.pack.matches("people", "thats_me", reply.text):
         yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))
-    agreed, question = _is_confirmed(turns, at), turns[at].sentences[-1].text
+        last = replace(turns[at], sentences=turns[at].sentences[-1:])
+        team = {spoken.name for spoken in introductions(turns[at])}
+        yield from (NameClaim(spoken, OWN) for spoken in mentioned(last, contact_names) if spoken.name not in team)
+    agreed = _is_confirmed(turns, at)
     ours = {spoken.name for spoken in introductions(turns[at]) if not spoken.titled}
     spoken_to = (*addresses(turns[at]), *called(turns[at], contact_names))
     for spoken in spoken_to:
-        if agreed is False and spoken.full in question:
+        if agreed is False and _is_asked(spoken, turns[at]):
             continue  # "Good morning, Ms. Hill. Is this a bad time?" - "No, no." is about the time
-        if spoken.name not in ours:
+        is_likely = agreed or _whole(spoken) or spoken.name in contact_names
+        if spoken.name not in ours and is_likely:
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
+
+
+def _denied(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
+    """Yield names that the other party denies when the agent first mentions them: "Mr. Hill?" - "He's out"."""
+    names = set(contact_names)
+    for turn, reply in pairwise(turns):
+        mentions = [spoken for spoken in mentioned(turn, names) if turn.by_agent]
+        names -= {name for name in names for mention in mentions if mention.name in name or name in mention.name}
+        for mention in mentions if reply.by_customer else ():
+            if _is_absent(mention, reply) or (_is_asked(mention, turn) and _is_denial(reply)):
+                for part in words_of(mention.name):
+                    yield NameClaim(replace(mention, name=part), DENIED)
+
+
+def _is_absent(mention: SpokenName, reply: SpokenTurn) -> bool:
+    """Return whether the reply is about this person: "Joanne's not with us anymore"."""
+    ends = re.finditer(rf"\b(?:{'|'.join(map(re.escape, words_of(mention.name)))})(?![\w-])", reply.text)
+    return any(reply.pack.matches("people", "third_person", reply.text[end.end() :]) for end in ends)
+
+
+def _is_asked(mention: SpokenName, turn: SpokenTurn) -> bool:
+    """Return whether the turn ends with the name, or mentions a person of this name: "I have a Graham Hill here"."""
+    text = turn.sentences[-1].text
+    before, name, after = text.rpartition(mention.name)
+    word = before.lower().split()[-1:]
+    return bool(name) and (not after.strip(" .,?!") or not turn.pack.words("people", "determiners").isdisjoint(word))
+
+
+def _is_denial(reply: SpokenTurn) -> bool:
+    return reply.pack.matches("contact", "deny", reply.text) and not reply.pack.matches(
+        "contact", "confirm", reply.text
+    )
 
 
 def _claims_without_pauses(turn: SpokenTurn, is_edge: bool, known_names: tuple[str, ...]) -> Iterator[NameClaim]:
@@ -278,16 +357,14 @@ def _self_named(turn: SpokenTurn, asked: bool, opening: bool, contact_names: tup
     for introduced in introductions(turn):
         if opening or asked or not _is_weak(introduced, turn):
             yield introduced
-            yield from fuller(turn, introduced)
     if opening or asked:
-        yield from between_pauses(turn)
-        yield from before_company(turn)
+        yield from between_pauses(turn, asked)
         yield from beside_street(turn)
     yield from _in_sentences(turn, asked, opening, contact_names)
     if turn.turn.index == 0:
         yield from _answering(turn, opening)
-    if opening:
-        yield from _after_its_me(turn, contact_names)
+    if opening and turn.pack.matches("people", "its_me_only", turn.text):
+        yield from _single_names(turn)
 
 
 def _in_sentences(turn: SpokenTurn, asked: bool, opening: bool, contact_names: tuple[str, ...]) -> Iterator[SpokenName]:
@@ -306,13 +383,6 @@ def _answering(turn: SpokenTurn, opening: bool) -> Iterator[SpokenName]:
         yield from _single_names(turn)
     if answering := firm_and_name(turn):
         yield answering[1]
-
-
-def _after_its_me(turn: SpokenTurn, contact_names: tuple[str, ...]) -> Iterator[SpokenName]:
-    if turn.pack.matches("people", "its_me", turn.text):
-        yield from called(turn, contact_names)
-    if turn.pack.matches("people", "its_me_only", turn.text):
-        yield from _single_names(turn)
 
 
 def _single_names(turn: SpokenTurn) -> Iterator[SpokenName]:
@@ -367,24 +437,31 @@ def _mail_words(text: str, turn: SpokenTurn) -> bool:
 
 
 def _spelled(name: str, letters: str, asked: bool) -> str | None:
-    """Return the name with its spelled part corrected; None if the letters fit no part."""
+    """Return the name with its spelled part corrected; None if the letters fit no part.
+
+    Letters that contain a part, or are some of its letters ("with a, y and two f"), confirm it.
+    """
     from rapidfuzz import fuzz
 
-    parts = name.split()
-    likeness = [fuzz.ratio(folded(part), folded(letters)) for part in parts]
+    parts, spelled = name.split(), folded(letters)
+    likeness = [fuzz.ratio(folded(part), spelled) for part in parts]
     at = max(range(len(parts)), key=likeness.__getitem__)
-    whole = folded("".join(parts))
-    if folded(letters) == whole:
+    part = folded(parts[at])
+    if spelled == folded("".join(parts)) or any(spelled.endswith(folded(part)) for part in parts if len(part) > 2):
         return name
-    if likeness[at] < MIN_RATIO and folded(letters) not in folded(parts[at]):
-        if not asked:
-            return None
-        if len(parts) == 1 and folded(letters)[:1] != folded(parts[0])[:1]:
-            return f"{name} {letters.capitalize()}"
-        at = len(parts) - 1
-    if folded(letters) not in folded(parts[at]) or len(letters) == len(parts[at]):
-        parts[at] = letters.capitalize() if folded(parts[at]) != folded(letters) else parts[at]
+    if any(_are_details(spelled, folded(part)) for part in parts):
+        return name
+    if likeness[at] < MIN_RATIO and spelled not in part:
+        return f"{name} {letters.capitalize()}" if asked and len(parts) == 1 and spelled[:1] != part[:1] else None
+    if spelled not in part or len(letters) == len(parts[at]):
+        parts[at] = letters.capitalize() if part != spelled else parts[at]
     return " ".join(parts)
+
+
+def _are_details(spelled: str, part: str) -> bool:
+    """Return whether these are letters of the part in its order, but not its spelling: a, y, f, f of Mayerhoff."""
+    rest = iter(part)
+    return all(letter in rest for letter in spelled) and (spelled[0] != part[0] or len(spelled) < 0.6 * len(part))
 
 
 def _remarked(name: str, turns: Turns) -> str:
