@@ -15,7 +15,7 @@ from pipeline.analysis.talk import Turns
 
 FILE = Path(__file__).parent / "weights.tsv"
 CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)  # language: ok
-MIN_AGREED = 0.25  # min. probability of what the other party accepted: "Can you see the light?" - "Yes." is none
+MIN_AGREED = 0.05  # min. probability of what the other party accepted: "Can you see the light?" - "Yes." is none
 SCALE = 100  # weights are stored in hundredths
 
 

@@ -177,13 +177,11 @@ def _joints(text: str, first: int, last: int, words: Pack) -> list[tuple[int, in
 
 
 def _free(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:
-    """Return the first word of each part between joints ("and", ",") that is long enough for a commitment."""
-    if text.count(" ") < MIN_SPACES and dates.find(text, words, now, agreed) is None:
+    first = _ANY_WORD.search(text)
+    if first is None:
         return []
-    starts = [0, *(end for _, end in _joints(text, 0, len(text), words))]
-    lengths = (text[start:end].count(" ") for start, end in pairwise([*starts, len(text)]))
-    long = [start for start, spaces in zip(starts, lengths, strict=True) if spaces >= MIN_SPACES or not start]
-    return [(FREE, first) for start in long if (first := _ANY_WORD.search(text, start))]
+    enough = text.count(" ") >= MIN_SPACES or dates.find(text, words, now, agreed) is not None
+    return [(FREE, first)] if enough else []
 
 
 def _border(text: str, first: int, last: int, words: Pack) -> int:

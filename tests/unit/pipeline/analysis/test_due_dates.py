@@ -105,7 +105,6 @@ en wed 2025-04-16 over the course of the day
 de wed 2025-04-16 in der nächsten halben Stunde
 de wed 2025-04-16 in so zehn Minuten
 de wed 2025-04-16 im Laufe des Abends
-de wed 2025-04-16 im Verlauf des Nachmittags
 es wed 2025-04-16 en la próxima media hora
 es wed 2025-04-16 en como media hora
 es wed 2025-04-16 en el transcurso de la tarde
