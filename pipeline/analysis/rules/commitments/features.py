@@ -38,9 +38,9 @@ def features(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> list[s
     language = candidate.words.language or ""
     words = _tokens(candidate)
     names = set(_of_words(language, words))
-    named = [*_named(candidate), *words]
-    names.update(concepts.in_order(language, named))
-    names.update(_of_signature(candidate, turns, signatures.signature(language, named), words))
+    terms = [*_named(candidate), *words]
+    names.update(concepts.in_order(language, terms))
+    names.update(_of_signature(candidate, turns, signatures.signature(language, terms), words))
     names.update(_concepts_around(candidate, turns, words))
     names.update(_of_form(candidate, verdict))
     names.update(_around(candidate, turns, verdict))

@@ -48,8 +48,8 @@ def of_clause(candidate: Candidate, clause: Signature, asks: bool) -> Iterator[s
     yield from (f"s {who} {mood} {deed}", f"s {who} {mood} {deed} {day}", f"s {who} {deed} {day} {mark}")
     yield from (f"s {who} {doubt}", f"s {doubt} {deed} {day}", f"s {mood} {deed} {mark}")
     yield from (f"s {who} {mood} {role}", f"s {who} {deed} {role} {mark}")
-    for named in clause.deeds:
-        yield from (f"s {who} {named}", f"s {mood} {named}", f"s {named} {day}", f"s {named} {role}")
+    for kind in clause.deeds:
+        yield from (f"s {who} {kind}", f"s {mood} {kind}", f"s {kind} {day}", f"s {kind} {role}")
 
 
 def of_reply(form: str, clause: Signature, length: int, before: Sentence, words: list[str]) -> Iterator[str]:
