@@ -23,6 +23,7 @@ from pipeline.evaluation.matching import likeness
 
 CORPUS = Path(__file__).parent / "corpus"
 MARKS = {"+": SPEAKER, ">": LISTENER, "*": THIRD, "-": CLASSES[0]}
+TYPICAL = "! "  # before a line that counts like a call
 UNSURE = "~"  # a mark: neither a task nor none, not fitted on
 START = datetime(2025, 4, 16, 11, tzinfo=UTC)
 NEAR = 2  # turns within which the clauses of a known task are looked for
@@ -69,15 +70,14 @@ def excerpts(path: Path) -> Iterator[LabeledClause]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
         if not line.strip() or line.startswith("#"):
             continue
-        turns, marks = _parsed(line, number)
+        turns, marks = _parsed(line.removeprefix(TYPICAL), number)
         candidates = seen(_material(turns, language))
         group = f"{path.name}:{number + 1}"
         for candidate in candidates:
             label = _marked(candidate.candidate, marks)
             if label:
-                yield LabeledClause(
-                    candidate.features, label, group, language, candidate.candidate.clause, excerpt=True
-                )
+                text, excerpt = candidate.candidate.clause, not line.startswith(TYPICAL)
+                yield LabeledClause(candidate.features, label, group, language, text, excerpt)
 
 
 def _parsed(line: str, number: int) -> tuple[list[tuple[str, str]], list[list[tuple[int, str]]]]:

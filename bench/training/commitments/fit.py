@@ -1,7 +1,7 @@
 """Fits the weights that separate tasks from talk, and scores them on calls that were not used for fitting.
 
     python -m bench.training.commitments.fit [--folds 5 | --leave-one-out | --authors]
-    [--calls-only | --corpus-only] [--write] [--json F]
+    [--calls FOLDER ...] [--calls-only | --corpus-only] [--write] [--json F]
 
 Every fold is fitted on the corpus and on the calls of the other folds and scored on its own calls, by the scorer of
 `bench/analysis.py`. `--write` fits on everything and writes the weights that ship.
@@ -12,6 +12,7 @@ import itertools
 import json
 import re
 import sys
+from bisect import bisect_left
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,13 @@ from pipeline.analysis.rules.commitments.tasks import TasksStep
 CALLS = Path(__file__).resolve().parents[3] / "bench" / "analysis_cases" / "dev"
 CORPUS = "of the corpus "  # before a feature of form: how far to believe the rules differs between corpus and calls
 STRENGTH = 0.03  # C of the regression: the inverse of how strongly weights are held near 0
-CALL_WEIGHT = 2.0  # of an example from a call, relative to one of the corpus
-WORDS = 0.7  # value of a feature of words or pairs; others have 1, since there are fewer and each is more frequent
+CALL_WEIGHT = 4.0  # of an example from a call, relative to one of the corpus
+WORDS = 0.7  # value of a feature of words or conjunctions; others have 1, since there are fewer, each more frequent
+MIN_WEIGHT = 2  # in units of 1 / SCALE: smaller weights are left out
 RARE = 2  # examples in which a feature must occur
 OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
-PAIR = re.compile("k .*[+>]")  # of two concepts
+JOINT = re.compile("k .*[+>]|[sb] ")  # of several concepts
+LAST_CALLS = (10, 20, 30, 45, 60, 80, 86, 92, 98)  # the number of each author's last call
 MIN_PROBABILITY = 0.43  # the probability from which a commitment holds
 BINS = (0.0, 0.43, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
 
@@ -61,7 +64,7 @@ def fitted(clauses: list[LabeledClause], min_probability: float = MIN_PROBABILIT
     of = {"": _whole(model.intercept_)}
     for at, feature in enumerate(names.get_feature_names_out()):
         whole = _whole(model.coef_[:, at] * _value(feature))
-        if not feature.startswith(CORPUS) and any(whole):
+        if not feature.startswith(CORPUS) and max(map(abs, whole)) >= MIN_WEIGHT:
             of[str(feature)] = whole
     return CommitmentWeights(of, min_probability)
 
@@ -75,7 +78,7 @@ def _whole(weights: Any) -> tuple[int, ...]:
 
 
 def _value(feature: str) -> float:
-    return WORDS if OF_WORDS.match(feature) or PAIR.match(feature) else 1.0
+    return WORDS if OF_WORDS.match(feature) or JOINT.match(feature) else 1.0
 
 
 def _row(clause: LabeledClause, frequent: set[str]) -> dict[str, float]:
@@ -98,15 +101,14 @@ def folds(cases: list[dict[str, Any]], count: int) -> dict[str, int]:
 
 
 def authors(cases: list[dict[str, Any]]) -> dict[str, int]:
-    """Assign calls to folds by author, which their names show: a letter, or the tens of a number."""
+    """Assign calls to folds by author, which their names show: a letter, or a range of numbers."""
     of = {case["id"]: _author(case["id"].rpartition("_")[2]) for case in cases}
     numbers = {author: number for number, author in enumerate(sorted(set(of.values())))}
     return {name: numbers[author] for name, author in of.items()}
 
 
 def _author(label: str) -> str:
-    """Return a letter, or the tens; 31 to 45 are one author's, and so are 61 to 80."""
-    return str((int(label) - 1) // 10).translate({ord("4"): "3", ord("7"): "6"}) if label.isdigit() else label[0]
+    return str(bisect_left(LAST_CALLS, int(label))) if label.isdigit() else label[0]
 
 
 def found(case: dict[str, Any], weights: CommitmentWeights) -> list[dict[str, Any]]:
@@ -151,12 +153,14 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--leave-one-out", action="store_true", help="as many folds as calls: takes minutes")
     parser.add_argument("--authors", action="store_true", help="a fold for each author of calls")
+    parser.add_argument("--calls", type=Path, nargs="+", default=[CALLS], help="folders of calls (default: dev)")
     parser.add_argument("--calls-only", action="store_true", help="without the corpus")
     parser.add_argument("--corpus-only", action="store_true", help="without the calls")
     parser.add_argument("--write", action="store_true", help="fit on everything and write the weights that ship")
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
-    cases = [json.loads(path.read_text()) for path in sorted(CALLS.glob("*.json"))]
+    paths = sorted(path for folder in arguments.calls for path in folder.glob("*.json"))
+    cases = [json.loads(path.read_text()) for path in paths]
     calls = [] if arguments.corpus_only else [clause for case in cases for clause in examples.of_call(case)]
     files = [] if arguments.calls_only else sorted(examples.CORPUS.glob("*.txt"))
     corpus = [clause for path in files for clause in examples.excerpts(path)]

@@ -61,7 +61,7 @@ def test_a_sentence_without_any_form_is_weighed_too():
     )
 
 
-def test_what_is_asked_for_and_agreed_to_holds_unless_the_weights_are_all_but_sure_of_the_contrary():
+def test_what_is_asked_for_and_agreed_to_holds_at_a_lower_probability():
     lines = [("customer", "Could you send me the new offer?"), ("rep", "Sure, no problem.")]
     (task,) = tasks(
         *lines, weights=classifier.CommitmentWeights({"": (300, 0, 0, 0)}, min_probability=0.5)
@@ -69,17 +69,6 @@ def test_what_is_asked_for_and_agreed_to_holds_unless_the_weights_are_all_but_su
     assert tasks(*lines, weights=classifier.CommitmentWeights({"": (500, 0, 0, 0)}, min_probability=0.5)) == []  # 0.02
     assert (task["owner"], task["kind"], task["confidence"]) == ("rep", "request", 0.5)
     assert tasks(("customer", "Could you send me the new offer?"), ("rep", "No, I am afraid we cannot.")) == []
-
-
-def test_what_the_rules_take_for_done_in_the_call_needs_more_than_the_least():
-    lines = [("rep", "I will put you through right away."), ("customer", "Okay.")]
-    likely, surer = ({"form commit": (weight, 0, 0, 0)} for weight in (-100, -150))  # 0.89 and 0.93 of a commitment
-    assert tasks(*lines, weights=classifier.CommitmentWeights(likely, min_probability=0.35)) == []
-    assert len(tasks(*lines, weights=classifier.CommitmentWeights(surer, min_probability=0.35))) == 1
-    assert (
-        tasks(*lines, weights=classifier.CommitmentWeights({"form commit": (60, 0, -900, -900)}, min_probability=0.35))
-        == []
-    )
 
 
 def test_marks_of_the_corpus_are_taken_out_of_the_text_and_kept_with_their_places():
@@ -98,7 +87,7 @@ def test_every_line_of_the_corpus_is_well_formed():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
             if not line.strip() or line.startswith("#"):
                 continue
-            turns, marks = examples._parsed(line, number)
+            turns, marks = examples._parsed(line.removeprefix(examples.TYPICAL), number)
             assert not any(re.search(r"(?:^| )[+>*~]", text) for _, text in turns), (path.name, number + 1)
             assert sum(map(len, marks)) <= 4, (path.name, number + 1)
 

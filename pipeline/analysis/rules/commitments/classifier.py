@@ -15,9 +15,7 @@ from pipeline.analysis.talk import Turns
 
 FILE = Path(__file__).parent / "weights.tsv"
 CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)  # language: ok
-MIN_AGREED = 0.07  # min. probability of an offer that the other party accepted
-MIN_REQUESTED = 0.04  # of a request: "Can you see the light?" - "Yes." is none
-MIN_IN_CALL = 0.9  # of what looks done during the call
+MIN_AGREED = 0.05  # min. probability of what the other party accepted: "Can you see the light?" - "Yes." is none
 SCALE = 100  # weights are stored in hundredths
 
 
@@ -47,17 +45,12 @@ class CommitmentWeights:
         """
         none, *by_actor = self.probabilities(features(candidate, turns, verdict))
         agreed = verdict.holds and candidate.form in AGREED_FORMS
-        if 1 - none < self._required_probability(candidate, verdict, agreed):
+        if 1 - none < (MIN_AGREED if agreed else self.min_probability):
             return None
         actor = CLASSES[1 + by_actor.index(max(by_actor))]
         if agreed:
             actor = LISTENER if candidate.form == "request" else SPEAKER
         return replace(candidate, actor=actor, probability=max(1 - none, self.min_probability) if agreed else 1 - none)
-
-    def _required_probability(self, candidate: Candidate, verdict: RuleVerdict, agreed: bool) -> float:
-        if agreed:
-            return MIN_REQUESTED if candidate.form == "request" else MIN_AGREED
-        return max(self.min_probability, MIN_IN_CALL) if verdict.in_call else self.min_probability
 
 
 @cache

@@ -1,12 +1,13 @@
 from dataclasses import dataclass, replace
 
-from pipeline.analysis.rules.commitments.clauses import LISTENER, Candidate, has
+from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate, has
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT
 from pipeline.domain.insight import Task
 
 SAME_TITLE = 75  # rapidfuzz token_sort_ratio, 0..100, from which two titles of one owner are one task
 SAME_WORDS = 0.6  # min. share of the shorter title's content words in the other
 PROMISES = frozenset({"commit", "present", "oblige"})  # forms
+_DEEDS = frozenset({"commit", "present", "passive", "third", FREE})  # forms
 STEM = 5  # characters of a word that are compared
 REPEATED = 2  # turns from an offer via "yes please" to the promise
 MAX_TURNS_APART = 3  # turns within which "I'll bring that" refers to a task
@@ -111,11 +112,15 @@ def _grants(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 
 
 def _arrives(earlier: ExtractedTask, later: ExtractedTask) -> bool:
-    """Return whether the second half only dates the first: "I'll change the menu, and you'll have it tomorrow"."""
+    """Return whether the second half only says when the first takes effect: "I'll change it, and you have it
+    tomorrow".
+    """
     first, second = earlier.candidate, later.candidate
     near = first.turn is second.turn and second.number - first.number <= 1
-    arrives = second.form == "receive" or (second.form == "passive" and len(later.meaning) <= MIN_CONTENT)
-    return near and arrives and first.form in ("commit", "present") and earlier.task.due_date is None
+    if not near or second.form not in ("receive", "passive") or first.form not in _DEEDS:
+        return False
+    short = second.form == "receive" or len(later.meaning) <= MIN_CONTENT
+    return not later.thing or (short and earlier.task.due_date is None)
 
 
 def _refers_to(earlier: ExtractedTask, later: ExtractedTask) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from pipeline.analysis.rules.commitments import concepts
+from pipeline.analysis.rules.commitments import concepts, signatures
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.analysis.talk import SpokenTurn, Turns
 from pipeline.language.pack import pack
@@ -38,12 +38,25 @@ def features(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> list[s
     language = candidate.words.language or ""
     words = _tokens(candidate)
     names = set(_of_words(language, words))
-    names.update(concepts.in_order(language, [*_named(candidate), *words]))
+    terms = [*_named(candidate), *words]
+    names.update(concepts.in_order(language, terms))
+    names.update(_of_signature(candidate, turns, signatures.signature(language, terms), words))
     names.update(_concepts_around(candidate, turns, words))
     names.update(_of_form(candidate, verdict))
     names.update(_around(candidate, turns, verdict))
     names.update(_of_neighbors(candidate))
     return sorted(names)
+
+
+def _of_signature(
+    candidate: Candidate, turns: Turns, signature: signatures.Signature, words: list[str]
+) -> Iterator[str]:
+    yield from signatures.of_clause(candidate, signature, "?" in words)
+    before = turns[candidate.at - 1] if candidate.at else None
+    if before and before.sentences and before.turn.speaker != candidate.turn.turn.speaker and candidate.number <= 1:
+        last = before.sentences[-1]
+        earlier = [token.group().lower() for token in _TOKEN.finditer(last.text)]
+        yield from signatures.of_reply(candidate.form, signature, len(words), last, earlier)
 
 
 def _tokens(candidate: Candidate) -> list[str]:

@@ -99,6 +99,22 @@ en wed 2025-05-16 in one month
 en wed 2025-10-16 in six months
 en wed 2025-04-18 within 48 hours
 en wed 2025-04-16 in half an hour
+en wed 2025-04-16 in like an hour
+en wed 2025-04-16 within the next half hour
+en wed 2025-04-16 over the course of the day
+de wed 2025-04-16 in der nächsten halben Stunde
+de wed 2025-04-16 in so zehn Minuten
+de wed 2025-04-16 im Laufe des Abends
+es wed 2025-04-16 en la próxima media hora
+es wed 2025-04-16 en como media hora
+es wed 2025-04-16 en el transcurso de la tarde
+es wed 2025-04-16 a lo largo del día
+fr wed 2025-04-16 dans la prochaine demi-heure
+fr wed 2025-04-16 dans un quart d'heure
+fr wed 2025-04-16 au cours de la matinée
+pt wed 2025-04-16 na próxima meia hora
+pt wed 2025-04-16 no decorrer da tarde
+pt wed 2025-04-16 daqui a bocadinho
 en wed 2025-04-16 in 20 minutes
 en wed 2025-07-03 July third
 en wed 2025-07-03 on the third of July

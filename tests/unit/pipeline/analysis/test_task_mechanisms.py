@@ -42,7 +42,26 @@ de rep | Sonst noch etwas? | Könnte ich auch eine Kopie für den Vermieter beko
 fr rep | Autre chose? | Vous pourriez m'envoyer une copie pour mon propriétaire? | Bien sûr.
 pt rep | Mais alguma coisa? | Pode mandar uma cópia para o meu senhorio? | Pode deixar.
 """
+IN_PASSING = """
+en rep | I'll put you through to a quote by Friday, in writing. | Lovely.
+en rep | I'll check with the depot and ring you on Monday. | Right.
+en customer | Fine. | I'll have a look in the loft tonight.
+es rep | Le miro el contrato esta tarde y le digo. | Gracias.
+es rep | Déjeme consultarlo con mi jefe y el lunes le confirmo. | Muy bien.
+de rep | Das prüfe ich heute Abend und sage Ihnen morgen Bescheid. | Gut.
+de customer | Ja? | Ich schaue am Wochenende nach dem Zählerstand.
+fr rep | Je vous passe un coup de téléphone jeudi midi. | D'accord.
+fr rep | Je regarde ça avec le comptable lundi. | Merci.
+pt rep | Vejo isso com o técnico hoje à tarde e digo-lhe. | Obrigada.
+pt rep | Eu confirmo com a oficina na segunda. | Certo.
+"""
 CONTROLS = """
+en | I'll put you through to the service desk, one moment. | Thanks.
+en | Let me just look that up, bear with me. | Sure.
+es | Le paso con la compañera, un momento. | Gracias.
+de | Ich verbinde Sie, einen Moment bitte. | Danke.
+fr | Je vous passe mon collègue, ne quittez pas. | Merci.
+pt | Vou passar a chamada, um momento. | Obrigada.
 en | The parcel normally takes a day or two. | I see.
 en | The direct debit comes out on the fifth of each month. | Right.
 en | I'm just looking at your booking. | Okay.
@@ -81,7 +100,7 @@ def _examples(text: str):
 
 
 def test_promises_in_other_words_than_i_will_are_tasks(subtests) -> None:
-    for name, text in (("results", RESULTS), ("promises", PROMISES), ("assents", ASSENTS)):
+    for name, text in (("results", RESULTS), ("promises", PROMISES), ("assents", ASSENTS), ("in passing", IN_PASSING)):
         with subtests.test(name):
             examples = list(_examples(text))
             missed = [line for line, owner, tasks in examples if [task["owner"] for task in tasks] != [owner]]
