@@ -97,6 +97,11 @@ class Stand:
         path = self.folder / LOG
         return path.read_text() if path.exists() else ""
 
+    def logged(self, call_id: UUID) -> bool:
+        """Return whether a whole line names the call and its request."""
+        lines = [json.loads(line) for line in self.log().split("\n")[:-1]]
+        return any(line.get("call_id") == str(call_id) and line.get("request_id") for line in lines)
+
     @contextlib.contextmanager
     def haproxy(self, routes: bool) -> Iterator[subprocess.Popen[bytes]]:
         """Start HAProxy as Serve does, through the script, with -dR; return when it is up."""
@@ -170,8 +175,7 @@ async def test_it_takes_calls_until_haproxy_does_and_again_when_that_is_gone(sta
         while answer.status_code == 503:  # HAProxy asks twice before it believes in a server
             call_id, answer = await stand.submit()
         assert answer.status_code == 202
-    events = [json.loads(line) for line in stand.log().splitlines()]
-    assert any(line.get("call_id") == str(call_id) and line.get("request_id") for line in events)
+    await until(lambda: stand.logged(call_id))  # the store logs after its answer
 
 
 @pytest.mark.slow
