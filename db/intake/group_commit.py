@@ -227,12 +227,11 @@ class GroupCommitter:
         return rest
 
     async def _send_singly(self, workspace_id: UUID, chain: Iterable[_Waiting]) -> None:
-        """Submit each of a call's submissions singly, in order of arrival."""
+        """Submit each of a call's submissions singly, in order of arrival; again if the call is erased meanwhile."""
         for item in chain:
-            if item.answer.done():  # canceled
-                continue
             try:
-                await self._send(workspace_id, [item])
+                while not item.answer.done():  # or canceled
+                    await self._send(workspace_id, [item])
             except Exception as error:
                 item.refuse(error)
 

@@ -147,6 +147,31 @@ async def test_a_refused_submission_leaves_its_companions_alone(world: World) ->
     assert len(await world.rows("SELECT FROM calls")) == 5
 
 
+async def test_in_one_group_erased_refused_and_new_calls_are_told_apart(world: World) -> None:
+    sending, (erased, refused, new) = Sending(world), (uuid4() for _ in range(3))
+    digest = "call_digest(:workspace, :call), :workspace, :team"
+    await world.execute(
+        f"INSERT INTO erased_calls (digest, workspace_id, team_id) VALUES ({digest})",
+        call=erased,
+        workspace=world.workspace_id,
+        team=world.team_id,
+    )
+    sending.add(call_id=erased, recording_url=A)
+    sending.add(call_id=erased)  # is sent alone, since the row of the first is gone
+    sending.add(world.wide, call_id=refused, team_id=uuid4())
+    sending.add(world.wide, call_id=refused, team_id=world.team_id, recording_url=A)
+    sending.add(call_id=new)
+    sending.add(call_id=new, recording_url=B)
+    first, second, unknown, *others = await sending.answers()
+    assert (first.decision, second.decision) == ("erased", "erased") and first.job_id is not None
+    assert isinstance(unknown, UnknownTeam)
+    assert [answer.decision for answer in others] == ["new", "new", "recording"]
+    assert {row["call_id"] for row in await world.rows("SELECT call_id FROM calls")} == {refused, new}
+    assert await world.rows("SELECT submissions FROM erased_calls") == [{"submissions": 2}]
+    assert len(await world.rows("SELECT FROM submissions")) == 3
+    assert len(await world.rows("SELECT FROM jobs WHERE kind = 'process'")) == 2
+
+
 async def test_the_first_job_of_a_call_comes_with_what_other_jobs_look_up(world: World) -> None:
     """Alone and in a group, over what a sender may leave out, and a call of long ago."""
     sending = Sending(world)
