@@ -19,7 +19,8 @@ from serve_app.api.sound import SoundRequest
 from serve_app.records.media_types import media_type_of, suffix_of
 
 PIECE = 256 * 1024  # bytes read at once
-MAX_BYTES_PER_SECOND = 4 << 20  # of one response after its first second: 125 times as fast as a WAV is played
+MAX_BYTES_PER_SECOND = 4 << 20  # of one response after its first MiB: 125 times as fast as a WAV is played
+HEAD_START = 0.25  # seconds
 WAIT_SECONDS = 2.0  # for a waveform, which is computed at low priority
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 # The file is untrusted: browsers must treat it as audio and never as a page of this site.
@@ -160,6 +161,6 @@ async def _pieces(file: Any, first: int, last: int) -> AsyncIterator[bytes]:
         while sent < size and (piece := await asyncio.to_thread(file.read, min(PIECE, size - sent))):
             sent += len(piece)
             yield piece
-            await asyncio.sleep(sent / MAX_BYTES_PER_SECOND - 1.0 - (time.monotonic() - begin))
+            await asyncio.sleep(sent / MAX_BYTES_PER_SECOND - HEAD_START - (time.monotonic() - begin))
     finally:
         file.close()

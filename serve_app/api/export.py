@@ -1,7 +1,9 @@
 """Export of all calls of a filter. Each page is read in a short transaction; the worker makes its rows."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
 
 from starlette.responses import Response, StreamingResponse
 
@@ -16,7 +18,13 @@ from serve_app.api.parquet import parquet, schema_of
 from serve_app.api.queries import ExportQuery
 
 PAGE: Final = 100  # calls per transaction
-PART: Final = 10  # calls whose transcripts are in memory at a time
+PART: Final = 4  # calls whose transcripts are in memory at a time
+REST: Final = 1.0  # after each part, in times of the work on it
+_WRITERS: Final = {
+    "ndjson": (export_rows.ndjson, "application/x-ndjson"),
+    "csv": (export_rows.csv_rows, "text/csv; charset=utf-8"),
+    "parquet": (export_rows.arrow_table, PARQUET),
+}
 
 
 async def export_calls(reading: ApiRequest[ExportQuery]) -> Response:
@@ -24,13 +32,12 @@ async def export_calls(reading: ApiRequest[ExportQuery]) -> Response:
     query = reading.query
     pages = _pages(reading)
     first = await anext(pages)  # report errors before the response starts
-    parts = _parts(reading, first, pages)
+    write, media_type = _WRITERS[query.format]
+    body = _written(reading, first, pages, write)
     if query.format == "csv":
-        body, media_type = _csv(reading, parts), "text/csv; charset=utf-8"
+        body = _headed(export_rows.csv_header(), body)
     elif query.format == "parquet":
-        body, media_type = parquet(schema_of(COLUMNS, "transcript" in query.include), _tables(reading, parts)), PARQUET
-    else:
-        body, media_type = _ndjson(reading, parts), "application/x-ndjson"
+        body = parquet(schema_of(COLUMNS, "transcript" in query.include), body)
     name = f'attachment; filename="calls.{query.format}"'
     return StreamingResponse(
         body, media_type=media_type, headers={"Content-Disposition": name, "Cache-Control": "no-store"}
@@ -52,15 +59,30 @@ async def _pages(reading: ApiRequest[ExportQuery]) -> AsyncIterator[Sequence[Cal
             return
 
 
-async def _parts(
-    reading: ApiRequest[ExportQuery], first: Sequence[CallLine], others: AsyncIterator[Sequence[CallLine]]
-) -> AsyncIterator[ExportPart]:
+async def _written(
+    reading: ApiRequest[ExportQuery],
+    first: Sequence[CallLine],
+    others: AsyncIterator[Sequence[CallLine]],
+    write: Callable[[ExportPart], bytes],
+) -> AsyncIterator[bytes]:
+    """Yield parts of the file, and rest after each, so that those who wait for an answer find the machine free."""
+    size = PART if reading.query.include else PAGE
     page: Sequence[CallLine] | None = first
     while page is not None:
-        size = PART if reading.query.include else PAGE
-        for begin in range(0, len(page), size):
-            yield await _part(reading, tuple(page[begin : begin + size]))
+        for first_line in range(0, len(page), size):
+            begin = time.monotonic()
+            part = await _part(reading, tuple(page[first_line : first_line + size]))
+            rows = await reading.tools.worker.run(write, part)
+            seconds = time.monotonic() - begin
+            yield rows
+            await asyncio.sleep(REST * seconds)
         page = await anext(others, None)
+
+
+async def _headed(header: bytes, rows: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield header
+    async for row in rows:
+        yield row
 
 
 async def _part(reading: ApiRequest[ExportQuery], lines: tuple[CallLine, ...]) -> ExportPart:
@@ -78,19 +100,3 @@ async def _part(reading: ApiRequest[ExportQuery], lines: tuple[CallLine, ...]) -
         if what in include:
             await reading.note("export", calls, what)
     return ExportPart(lines, tuple(stored), include, reading.query.version == "machine")
-
-
-async def _ndjson(reading: ApiRequest[Any], parts: AsyncIterator[ExportPart]) -> AsyncIterator[bytes]:
-    async for part in parts:
-        yield await reading.tools.worker.run(export_rows.ndjson, part)
-
-
-async def _csv(reading: ApiRequest[Any], parts: AsyncIterator[ExportPart]) -> AsyncIterator[bytes]:
-    yield export_rows.csv_header()
-    async for part in parts:
-        yield await reading.tools.worker.run(export_rows.csv_rows, part)
-
-
-async def _tables(reading: ApiRequest[Any], parts: AsyncIterator[ExportPart]) -> AsyncIterator[bytes]:
-    async for part in parts:
-        yield await reading.tools.worker.run(export_rows.arrow_table, part)

@@ -14,7 +14,7 @@ class ApiOptions(BaseModel):
     RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
     UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0  # as for submissions
     STREAM_SECONDS: ClassVar[float] = 600.0  # then a stream of events ends; the client resumes it
-    EXPORT_SECONDS: ClassVar[float] = 3600.0  # then an export or a download is cut off
+    EXPORT_SECONDS: ClassVar[float] = 7200.0  # then an export or a download is cut off
     KEY_SECONDS: ClassVar[float] = 5.0  # between two checks that the key of a stream is still valid
     POLL_SECONDS: ClassVar[float] = 1.0  # between two polls for changes
     SOUND_WAIT_SECONDS: ClassVar[float] = 15.0  # max. wait for decoded audio; then 503 while decoding continues
@@ -28,7 +28,7 @@ class ApiOptions(BaseModel):
     # Places per kind of work, so that neither a workspace nor a key can take all.
     PLACES: ClassVar[dict[Work, Places]] = {
         Work.READ: Places(total=8, per_workspace=6, per_key=4, waiting=32, seconds=5.0),
-        Work.SEARCH: Places(total=3, per_workspace=2, per_key=2, waiting=8, seconds=5.0),
+        Work.SEARCH: Places(total=3, per_workspace=2, per_key=1, waiting=8, seconds=5.0, rest=1.0),
         Work.ASK: Places(total=6, per_workspace=3, per_key=2, waiting=4, seconds=5.0),
         Work.SOUND: Places(total=32, per_workspace=16, per_key=4, waiting=12, seconds=5.0),
         Work.WRITE: Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0),

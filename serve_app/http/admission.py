@@ -43,10 +43,11 @@ class Admission:
     async def place(self, workspace: Hashable, key: Hashable) -> AsyncIterator[None]:
         """Hold a place. Raises `TooManyAtOnce` where the key or workspace has its share, else `Unavailable`."""
         await self._enter(workspace, key)
+        begin = time.monotonic()
         try:
             yield
         finally:
-            self._leave(workspace, key)
+            self._leave(workspace, key, self._places.rest * (time.monotonic() - begin))
 
     async def _enter(self, workspace: Hashable, key: Hashable) -> None:
         if self._is_free(workspace, key):
@@ -95,8 +96,16 @@ class Admission:
         self._of_workspace[workspace] += 1
         self._of_key[workspace, key] += 1
 
-    def _leave(self, workspace: Hashable, key: Hashable) -> None:
+    def _leave(self, workspace: Hashable, key: Hashable, rest: float = 0.0) -> None:
+        """Free a place for others now, and for its workspace and key after `rest` seconds."""
         self._inside -= 1
+        if rest:
+            asyncio.get_running_loop().call_later(rest, self._forget, workspace, key)
+            self._grant()
+        else:
+            self._forget(workspace, key)
+
+    def _forget(self, workspace: Hashable, key: Hashable) -> None:
         self._of_workspace[workspace] -= 1
         self._of_key[workspace, key] -= 1
         if not self._of_key[workspace, key]:  # forget those that hold none

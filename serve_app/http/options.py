@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 class Places:
     """Limits of one kind of work in a process.
 
-    `waiting`: requests of a key that may wait, for up to `seconds`; of a workspace twice as many.
+    `waiting`: requests of a key that may wait, for up to `seconds`; of a workspace twice as many. `rest`: how long a
+    place counts against its key and workspace after the work, in times of the work: others get the machine meanwhile.
     """
 
     total: int
@@ -17,6 +18,7 @@ class Places:
     per_key: int
     waiting: int
     seconds: float
+    rest: float = 0.0
 
 
 class Work(Enum):

@@ -26,7 +26,7 @@ from tests.reading_api import store, with_sound
 
 ATTACKS = ("endless_bodies", "slow_edits", "all_streams", "exports", "searches", "sounds")
 ROUNDS, TIMES = 3, 20  # of each request, in turns: alone, then beside an attack
-MAX_RATIO = 6.0  # of B's 95th percentiles, on two cores that the attacker's client takes as well; the goal is 1.5
+MAX_RATIO = 2.5  # of B's 95th percentiles; the goal is 1.5, on a machine that does nothing else
 GRACE_SECONDS = 0.02  # below that a percentile says more of the scheduler than of the neighbor
 
 pytestmark = pytest.mark.slow_attack
@@ -123,8 +123,8 @@ async def test_no_reader_slows_another(tmp_path: Path, capsys: pytest.CaptureFix
     async with stand(tmp_path) as (neighbor, key, calls):
         await neighbor.measure(defaultdict(list))  # the first of each decodes and connects
         for _ in range(ROUNDS):
-            await neighbor.measure(alone)
             for attack in ATTACKS:
+                await neighbor.measure(alone)
                 order = {"origin": neighbor.origin, "key": key, "calls": calls, "attack": attack}
                 process = subprocess.Popen(
                     [sys.executable, "-m", "tests.attacks.loud_reader"], stdin=subprocess.PIPE, text=True

@@ -251,6 +251,21 @@ async def test_a_workspace_leaves_places_to_others() -> None:
     assert "b" in order[:4]  # not behind all of the other workspace
 
 
+async def test_a_key_rests_as_long_as_its_work_took_and_nobody_else_does() -> None:
+    admission = Admission(Places(total=2, per_workspace=1, per_key=1, waiting=2, seconds=5.0, rest=2.0), 5)
+
+    async def seconds_until_free(workspace: str) -> float:
+        begin = time.monotonic()
+        async with admission.place(workspace, workspace):
+            return time.monotonic() - begin
+
+    async with admission.place("a", "a"):
+        await asyncio.sleep(0.2)
+    again = asyncio.create_task(seconds_until_free("a"))
+    assert await seconds_until_free("b") < 0.2
+    assert 0.3 < await again < 2.0
+
+
 async def test_a_canceled_request_leaves_no_place_taken() -> None:
     admission = Admission(Places(total=1, per_workspace=1, per_key=1, waiting=8, seconds=5.0), 5)
     async with admission.place("a", "a"):
