@@ -227,7 +227,7 @@ class GroupCommitter:
         return rest
 
     async def _send_singly(self, workspace_id: UUID, chain: Iterable[_Waiting]) -> None:
-        """Submit each of a call's submissions singly, in order of arrival; again if the call is erased meanwhile."""
+        """Submit each of a call's submissions singly, in order of arrival; again if the call is erased in between."""
         for item in chain:
             try:
                 while not item.answer.done():  # or canceled
