@@ -67,7 +67,8 @@ def _people(contacts: tuple[Contact, ...]) -> frozenset[str]:
 
 def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
     whole = [contact.name for contact in contacts if contact.name]
-    return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
+    last = {" ".join(name.split()[1:]) for name in whole if len(name.split()) > 2}  # "Le Goff"
+    return frozenset(whole) | last | {part for name in whole for part in name.split() if len(part) > 2}
 
 
 def _claims(turns: Turns, material: Material) -> tuple[NameClaim, ...]:

@@ -12,6 +12,7 @@ from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 from pipeline.language.spoken.emails import emails
 from pipeline.language.spoken.numbers import MIN_PHONE_DIGITS, digit_runs
+from pipeline.language.spoken.phonetics import folded
 
 MAX_ACKNOWLEDGMENT = 6  # words of the agent between two parts of a dictation
 ADDRESS_CONTEXT = 160  # characters on each side of a number: the patterns take quadratic time
@@ -27,11 +28,11 @@ def extract(
     contacts = tuple(contacts)
     if wrong_number(turns):
         return {}  # the facts are another person's
-    email = _email(turns)
+    company = company_of(turns, contacts)
     facts = {
         "name": name,
-        "company": company_of(turns, contacts),
-        "email": email,
+        "company": None if company and name and folded(company.text) == folded(name.text) else company,
+        "email": _email(turns),
         "phone": _phone(turns, region),
         "address": address_of(turns),
     }

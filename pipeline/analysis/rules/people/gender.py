@@ -60,10 +60,19 @@ def of_known(name: str | None, language: str | None) -> str | None:
 def short_form(first_name: str, second_name: str) -> bool:
     """Return whether one is short for the other: Bill is William, Encarna Encarnación; Dan is not Dana."""
     short, full = sorted((folded(first_name), folded(second_name)), key=len)
-    if len(short) >= 3 and len(full) - len(short) >= 3 and full.startswith(short):
-        return True
+    is_start = len(short) >= 3 and len(full) - len(short) >= 3 and full.startswith(short)
+    return is_start or _is_usual(first_name, second_name)
+
+
+def _is_usual(first_name: str, second_name: str) -> bool:
+    short, full = sorted((folded(first_name), folded(second_name)), key=len)
     forms = _short_forms()
     return full in forms.get(short, ()) or short in forms.get(full, ())
+
+
+def may_differ(first_name: str, second_name: str) -> bool:
+    """Return whether a short form is also another name: Jan of Janelle."""
+    return listed(min(first_name, second_name, key=len)) and not _is_usual(first_name, second_name)
 
 
 @cache

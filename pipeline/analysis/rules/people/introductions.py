@@ -12,6 +12,7 @@ from pipeline.language.spoken.phonetics import folded
 MAX_PATTERNS = 64  # cached, one per language and list of names
 _CALLING: dict[tuple[str | None, tuple[str, ...]], re.Pattern[str]] = {}
 MAX_WORDS_BEFORE = 3  # in a sentence, before the name that it speaks to
+_PAUSES = ("", *",.!?:¿¡")
 _FIRST = r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+(?:-[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+)*"  # Jean-Philippe, not R-O-U-deux
 
 
@@ -31,8 +32,10 @@ class SpokenName:
 
 
 def introductions(turn: SpokenTurn) -> Iterator[SpokenName]:
-    """Yield names by which the speaker of this turn introduces themselves."""
-    yield from _names_by(turn, "self")
+    """Yield names by which the speaker of this turn introduces themselves; "É a dona Célia?" asks for one."""
+    for spoken in _names_by(turn, "self"):
+        if f"{spoken.name}?" not in turn.text:
+            yield spoken
 
 
 def addresses(turn: SpokenTurn) -> Iterator[SpokenName]:
@@ -110,7 +113,8 @@ def _behind_firm(name: str, words: Pack) -> str:
 
 def _is_possessive(match: re.Match[str], name: str, sentence: Sentence) -> bool:
     """Return whether it names the owner of something: "this is Mark's wife"."""
-    after = match.string[match.start("name") + match["name"].index(name) + len(name) :]
+    last = match.start("name") + match["name"].index(name) + len(name)
+    after = match.string[last:] if match.end() <= last + len("'s") else ""  # "Mark's the name"
     here = straighten("|".join(sentence.pack.get("people", "after_name", ()))) or "(?!)"
     return bool(re.match(rf"'s (?!(?:{here})\b)[^\W\d_]", after))
 
@@ -396,12 +400,22 @@ def spoken_to(turn: SpokenTurn, known_names: Iterable[str], is_edge: bool) -> It
                 yield SpokenName(match["name"], match.group(), evidence, turn.turn.index, turn.pack.language)
 
 
-def named_in_full(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
-    """Yield known names of two words or more: "olhe fala Albertina Quintela do segundo"."""
+def known_by(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
+    """Yield known names: whole ones ("olhe fala Albertina Quintela do segundo"), and words at a pause ("Kern noch
+    mal,").
+    """
     for sentence in turn.sentences:
-        for match in _known_in(sentence, (name for name in known_names if " " in name)):
-            name, evidence = match["name"], sentence.evidence(match.span("name"))
-            yield SpokenName(name, name, evidence, turn.turn.index, turn.pack.language)
+        for match in _known_in(sentence, known_names):
+            before, after = match.string[: match.start()].rstrip(), match.string[match.end() :].lstrip()
+            first = before.rpartition(" ")[2]
+            is_apart = before[-1:] in _PAUSES or after[:1] in _PAUSES
+            if (" " not in match["name"] and not is_apart) or first.lower() in turn.pack.words("people", "business"):
+                continue
+            is_whole = listed(first) and first[:1].isupper()  # "Siobhan Kearney", of whom only "Kearney" is known
+            name = f"{first} {match['name']}" if is_whole else match["name"]
+            span = match.end() - len(name), match.end()
+            full = name if is_whole else match.group()
+            yield SpokenName(name, full, sentence.evidence(span), turn.turn.index, turn.pack.language)
 
 
 def _known_in(sentence: Sentence, known_names: Iterable[str]) -> Iterator[re.Match[str]]:
@@ -412,10 +426,11 @@ def _known_in(sentence: Sentence, known_names: Iterable[str]) -> Iterator[re.Mat
     pattern = rf"(?<![\w'-])(?:(?P<title>(?i:{titles}))\.? )?(?P<name>{'|'.join(map(re.escape, names))})(?![\w'-])"
     about = words.words("people", "determiners") | words.words("people", "titles") | {words.get("tasks", "and")}
     for match in re.finditer(pattern, text) if names else ():
-        before = re.findall(r"[\w']+", text[: match.start()].lower())[-1:]
+        before = re.findall(r"([\w']+) $", text[: match.start()].lower())
         spoken = SpokenName(match["name"], match.group(), sentence.evidence(match.span()), sentence.turn.index)
-        if about.isdisjoint(before) and not spoken_of(spoken, sentence):
-            yield match
+        is_apart = re.search(r"(?:^|[,.!?] )\w{1,3} $", text[: match.start()]) and text[match.end() :][:1] in _PAUSES
+        if (about.isdisjoint(before) or is_apart) and not spoken_of(spoken, sentence):
+            yield match  # apart: "Kern am Apparat, der Xaver."
 
 
 def alone(turn: SpokenTurn, names: Iterable[str]) -> Iterator[SpokenName]:

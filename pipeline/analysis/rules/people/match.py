@@ -62,7 +62,8 @@ def _of_contacts(party: Party, contacts: tuple[Contact, ...]) -> dict[str, Any] 
     evidence = [(contact, identity | _circumstances(contact, party)) for contact, identity in likely[:MAX_LIKELY]]
     ranked = [(KNOWN + sum(by_kind.values()), contact, by_kind) for contact, by_kind in evidence]
     ranked.sort(key=lambda item: -item[0])
-    other = max((_of_name(claim, party) for claim in party.names), default=0.0)
+    of_company = max((by_kind.get("company", 0.0) for _, by_kind in evidence), default=0.0)
+    other = max((_of_name(name, party, of_company) for name in party.hypotheses), default=0.0)
     if not ranked or ranked[0][0] <= max(other, 0.0) or (owners and ranked[0][1] not in owners):
         return _result("ambiguous", None, owners, "the number is known under another name", None) if owners else None
     best, contact, by_kind = ranked[0]
@@ -79,10 +80,15 @@ def names_of(party: Party, contact: Contact) -> list[NameClaim]:
     return [claim for claim in party.claims if _fit_of(claim, contact, party) > 0]
 
 
-def _of_name(hypothesis: NameClaim, party: Party) -> float:
-    """Return the evidence that the other party is a person of this name and no contact."""
-    name, language = hypothesis.spoken.name, party.language
-    return sum(WEIGHTS[c.rank] * name_fit(c.spoken.name, name, language, c.is_spelled) for c in party.names)
+def _of_name(name: str, party: Party, of_company: float) -> float:
+    """Return the evidence that the other party is a person of this name and no contact.
+
+    A whole name may be that of a new person of the company.
+    """
+    fits = (WEIGHTS[c.rank] * name_fit(c.spoken.name, name, party.language, c.is_spelled) for c in party.names)
+    of_person = len(words_of(name)) > 1 and party.is_own(name)
+    in_address = _fit_of_local(party.text("email").partition("@")[0], name) if of_person else 0.0
+    return sum(fits) + of_person * max(of_company, 0.0) + max(in_address, 0.0)
 
 
 def _identity(contact: Contact, party: Party) -> dict[str, float]:
@@ -108,7 +114,8 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
     claimed = {word for claim in party.claims for word in folded(claim.spoken.name).split()}
     gender = of_known(contact.name, party.language)
     is_couple = not {"&", *(turn.pack.get("tasks", "and", "&") for turn in party.turns)}.isdisjoint(names)
-    is_another = party.name and len(names) > 1 and not is_couple and first not in party.first_names
+    has_first = any(listed(word) for word in party.first_names.difference(names[-1:]))
+    is_another = has_first and len(names) > 1 and not is_couple and first not in party.first_names
     colleagues = [
         c for c in party.contacts if c.company and contact.company and same_company(c.company, contact.company)
     ]
@@ -119,7 +126,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
         "the name in the e-mail address": _fit_of_local(party.text("email").partition("@")[0], contact.name or ""),
         "the agent uses the first name": 0.5 * (first in party.named_by_agent - claimed),
         "a colleague is mentioned": 0.5
-        * any(f" {n} " in words for n in mentioned if n not in names for words in party.words),
+        * any(f" {n} " in party.own_words for n in mentioned if n not in party.first_names.union(names)),
         "denied": -3.0 * (not party.denied.isdisjoint(names)),
         "mentioned as another person": -0.8 * bool(is_another and f" {first} " in party.own_words),
         "a company": -0.5
@@ -155,7 +162,8 @@ def _of_domain(contact: Contact, party: Party) -> float:
     """Return the evidence of the address's domain: another contact's speaks against this one."""
     domain = party.text("email").partition("@")[2]
     with_domain = [c for c in party.contacts if domain and (c.email or "").lower().endswith(f"@{domain}")]
-    return 0.0 if not with_domain else 1.0 if contact in with_domain else -1.0
+    colleagues = (c for c in with_domain if c.company and same_company(c.company, contact.company))
+    return 0.0 if not with_domain else 1.0 if contact in with_domain else 0.0 if any(colleagues) else -1.0
 
 
 def _fit_of_local(local: str, name: str) -> float:

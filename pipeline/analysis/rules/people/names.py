@@ -20,8 +20,8 @@ from pipeline.analysis.rules.people.introductions import (
     given_after,
     given_name,
     introductions,
+    known_by,
     mentioned,
-    named_in_full,
     plausible,
     reached,
     spoken_for,
@@ -247,24 +247,32 @@ def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) 
             yield from (NameClaim(spoken, OWN, reached=True) for spoken in reached(turn))
         if turn.by_customer:
             theirs += 1
-            yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names)
+            yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names, known_names)
         elif turn.by_agent:
             yield from _claims_by_agent(turns, at, contact_names)
             yield from _claims_without_pauses(turn, at in (*ours[:EDGES], *ours[-EDGES:]), known_names)
 
 
-def _claims_by_customer(turns: Turns, at: int, opening: bool, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
+def _claims_by_customer(
+    turns: Turns, at: int, opening: bool, contact_names: tuple[str, ...], not_ours: tuple[str, ...]
+) -> Iterator[NameClaim]:
     turn, before = turns[at], next((turns[i] for i in range(at - 1, -1, -1) if turns[i].role is Role.REP), None)
     if before is not None and before is turns[at - 1] and _asks_for_another(before):
         return
     asked = before is not None and _asks_for_name(before)
-    others = {spoken.name for spoken in spoken_for(turn)}
     agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
+    explicit = list(introductions(turn))
+    others = {spoken.name for spoken in spoken_for(turn)} - {spoken.name for spoken in explicit}
+    begin = min((spoken.evidence.start for spoken in explicit), default=0.0)
+    parts = {part for spoken in explicit for part in folded(spoken.name).split()}
     for introduced in _self_named(turn, asked, opening, contact_names):
         spoken = _without_agent(introduced, agent)
+        is_earlier = spoken.evidence.start < begin  # "it's for Al Roe, I'm his son, Ed"
+        is_another = is_earlier and parts.isdisjoint(folded(spoken.name).split())
         if spoken.name not in others:
-            yield NameClaim(spoken, OWN if asked or opening or _whole(spoken) else LATE)
-    for spoken in named_in_full(turn, contact_names) if opening else ():
+            is_own = (asked or opening or _whole(spoken)) and not is_another
+            yield NameClaim(spoken, OWN if is_own else LATE)
+    for spoken in known_by(turn, not_ours) if opening or asked else ():
         if spoken.name not in others:
             yield NameClaim(spoken, LATE)
     for sentence in turn.sentences:
@@ -280,6 +288,8 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> I
         last = replace(turns[at], sentences=turns[at].sentences[-1:])
         team = {spoken.name for spoken in introductions(turns[at])}
         yield from (NameClaim(spoken, OWN) for spoken in mentioned(last, contact_names) if spoken.name not in team)
+    if reply and reply.by_customer and reply.pack.matches("people", "relative", reply.text):
+        return  # "Mrs Hill?" - "I'm her sister."
     agreed = _is_confirmed(turns, at)
     ours = {spoken.name for spoken in introductions(turns[at]) if not spoken.titled}
     spoken_to = (*addresses(turns[at]), *called(turns[at], contact_names))

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from pipeline.analysis.rules.people.agent import fit
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.gender import of_title
+from pipeline.analysis.rules.people.gender import listed, of_title
 from pipeline.analysis.rules.people.introductions import bare, introductions, words_of
 from pipeline.analysis.rules.people.names import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.similarity import written
@@ -45,6 +45,19 @@ class Party:
             rank = LATE if is_members and claim.rank == OWN else claim.rank
             result[key] = replace(claim, rank=rank, is_spelled=claim.is_spelled or self._is_written(parts))
         return tuple(claim for claim in result.values() if not any(_is_part(claim, other) for other in result.values()))
+
+    @cached_property
+    def hypotheses(self) -> tuple[str, ...]:
+        """The spoken names, and the first names with the last name that the other party says or confirms."""
+        names = tuple(dict.fromkeys(claim.spoken.name for claim in self.names))
+        first = [name for name in names if len(words_of(name)) == 1 and listed(name)]
+        last = {c.spoken.name for c in self.names if c.rank in (OWN, CONFIRMED) and len(words_of(c.spoken.name)) == 1}
+        return (*names, *(f"{name} {other}" for name in first for other in sorted(last) if not listed(other)))
+
+    def is_own(self, name: str) -> bool:
+        """Return whether the other party says or confirms a part of the name."""
+        words = {word for c in self.claims if c.rank in (OWN, CONFIRMED) for word in c.spoken.name.split()}
+        return not words.isdisjoint(name.split())
 
     def _is_written(self, parts: list[str]) -> bool:
         """Return whether the own address has the last name, or a contact has exactly these words."""
@@ -87,7 +100,15 @@ class Party:
     @cached_property
     def gender(self) -> str | None:
         quote = self.facts["name"].evidence.quote if "name" in self.facts else ""
-        titles = (of_title(word, self.language) for word in f"{quote} {self.name or ''}".split())
+        before = (
+            word.strip(".")
+            for claim in self.claims
+            for turn in self.turns
+            if claim.rank in (OWN, CONFIRMED) and turn.turn.index == claim.spoken.turn
+            for match in re.finditer(rf"((?:[^\W\d]+\.? ){{1,2}}){re.escape(claim.spoken.name)}\b", turn.text)
+            for word in match[1].split()
+        )
+        titles = (of_title(word, self.language) for word in (*f"{quote} {self.name or ''}".split(), *before))
         return next(filter(None, titles), None) or self._form_of_address()
 
     def _form_of_address(self) -> str | None:

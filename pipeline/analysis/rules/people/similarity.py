@@ -4,13 +4,13 @@ import re
 from functools import lru_cache
 
 from pipeline.analysis.rules.people.companies import without_form
-from pipeline.analysis.rules.people.gender import listed, short_form
+from pipeline.analysis.rules.people.gender import FEMALE, MALE, listed, may_differ, of_first_name, short_form
 from pipeline.analysis.rules.people.introductions import bare, words_of
 from pipeline.language.spoken.phonetics import alike, folded
 
 MIN_RATIO, MIN_RATIO_OF_SOUND = 85, 60  # rapidfuzz ratio, 0..100, of similar words; of words that sound alike
 SAME_COMPANY = 80
-LIKE, SHORT, PART = 0.85, 0.9, 0.9  # of 1, the same name: similar; a short form; some words of it
+LIKE, SHORT, PART = 0.85, 0.95, 0.9  # of 1, the same name: similar; a short form; some words of it
 OTHER_FIRST = -0.4  # a first name alone, and another one
 
 
@@ -21,7 +21,11 @@ def name_fit(spoken: str, stored: str, language: str | None, is_spelled: bool = 
     exactly.
     """
     shorter, longer = sorted((words_of(bare(name)) for name in (spoken, stored)), key=len)
-    fits = [max(_word_fit(word, other, language) for other in longer) for word in shorter]
+    last = {names[-1] for names in (shorter, longer) if len(names) > 1}
+    fits = [
+        max(_word_fit(word, other, language, is_last=word in last or other in last) for other in longer)
+        for word in shorter
+    ]
     if is_spelled:
         fits = [fit if fit > LIKE else 0.0 for fit in fits]
     if not all(fits):
@@ -31,14 +35,21 @@ def name_fit(spoken: str, stored: str, language: str | None, is_spelled: bool = 
 
 
 @lru_cache(maxsize=16384)
-def _word_fit(spoken: str, stored: str, language: str | None) -> float:
-    """Return 1 for the same word, less for a short form or a similar one, and 0 for another."""
+def _word_fit(spoken: str, stored: str, language: str | None, is_last: bool) -> float:
+    """Return 1 for the same word, less for a short form or a similar one, and 0 for another.
+
+    A last name has no short form: Booth is not Boothroyd.
+    """
     from rapidfuzz import fuzz
 
     if written(spoken) == written(stored):
         return 1.0
-    if folded(spoken) == folded(stored) or short_form(spoken, stored):
+    if folded(spoken) == folded(stored):
         return SHORT
+    if not is_last and {of_first_name(spoken, language), of_first_name(stored, language)} == {FEMALE, MALE}:
+        return 0.0  # Daniel, Daniela
+    if not is_last and short_form(spoken, stored):
+        return LIKE if may_differ(spoken, stored) else SHORT
     initial, name = sorted((folded(word).rstrip(".") for word in (spoken, stored)), key=len)
     min_ratio = MIN_RATIO_OF_SOUND if alike(spoken, stored, language) else MIN_RATIO
     is_initial = len(initial) == 1 and name.startswith(initial)
@@ -63,6 +74,10 @@ def same_company(spoken: str, stored: str | None) -> bool:
         return False
     if sorted(without_form(folded(spoken)).split()) == sorted(without_form(folded(stored)).split()):
         return True  # Excavation Simard, Simard Excavation
+    words = [without_form(folded(name)).split() for name in (spoken, stored)]
+    rest = [" ".join(word for word in words[at] if word not in words[1 - at]) for at in (0, 1)]
+    if len(words[0]) == len(words[1]) > 1 and all(rest) and fuzz.ratio(*rest) < SAME_COMPANY:
+        return False  # Gráficas Llobera, Gráficas Llobregat
     first, second = (_plain_company(name) for name in (spoken, stored))
     shorter, longer = sorted((first, second), key=len)
     return fuzz.ratio(first, second) >= SAME_COMPANY or (len(shorter) >= 5 and shorter in longer)
