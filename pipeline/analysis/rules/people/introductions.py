@@ -402,14 +402,15 @@ def spoken_to(turn: SpokenTurn, known_names: Iterable[str], is_edge: bool) -> It
 
 def known_by(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
     """Yield known names: whole ones ("olhe fala Albertina Quintela do segundo"), and words at a pause ("Kern noch
-    mal,").
+    mal,"), but not after a greeting: "Hi Maria, ...".
     """
+    not_before = turn.pack.words("people", "business") | set(turn.pack.get("people", "greetings", ()))
     for sentence in turn.sentences:
         for match in _known_in(sentence, known_names):
             before, after = match.string[: match.start()].rstrip(), match.string[match.end() :].lstrip()
-            first = before.rpartition(" ")[2]
-            is_apart = before[-1:] in _PAUSES or after[:1] in _PAUSES
-            if (" " not in match["name"] and not is_apart) or first.lower() in turn.pack.words("people", "business"):
+            first, is_apart = before.rpartition(" ")[2], before[-1:] in _PAUSES or after[:1] in _PAUSES
+            is_name = match["title"] or (is_apart and trimmed(match["name"], turn.pack) == match["name"])
+            if not (" " in match["name"] or is_name) or first.lower() in not_before:
                 continue
             is_whole = listed(first) and first[:1].isupper()  # "Siobhan Kearney", of whom only "Kearney" is known
             name = f"{first} {match['name']}" if is_whole else match["name"]

@@ -273,7 +273,7 @@ def _claims_by_customer(
             is_own = (asked or opening or _whole(spoken)) and not is_another
             yield NameClaim(spoken, OWN if is_own else LATE)
     for spoken in known_by(turn, not_ours) if opening or asked else ():
-        if spoken.name not in others:
+        if spoken.name not in others and agent.isdisjoint(folded(spoken.name).split()):
             yield NameClaim(spoken, LATE)
     for sentence in turn.sentences:
         alone = bare_name(sentence)
