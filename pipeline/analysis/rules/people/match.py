@@ -114,8 +114,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
     claimed = {word for claim in party.claims for word in folded(claim.spoken.name).split()}
     gender = of_known(contact.name, party.language)
     is_couple = not {"&", *(turn.pack.get("tasks", "and", "&") for turn in party.turns)}.isdisjoint(names)
-    has_first = any(listed(word) for word in party.first_names.difference(names[-1:]))
-    is_another = has_first and len(names) > 1 and not is_couple and first not in party.first_names
+    is_another = party.name and len(names) > 1 and not is_couple and first not in party.first_names
     colleagues = [
         c for c in party.contacts if c.company and contact.company and same_company(c.company, contact.company)
     ]

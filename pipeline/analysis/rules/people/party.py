@@ -48,11 +48,12 @@ class Party:
 
     @cached_property
     def hypotheses(self) -> tuple[str, ...]:
-        """The spoken names, and the first names with the last name that the other party says or confirms."""
+        """The spoken names, and first names with a contact's last name that the other party says or confirms."""
         names = tuple(dict.fromkeys(claim.spoken.name for claim in self.names))
         first = [name for name in names if len(words_of(name)) == 1 and listed(name)]
-        last = {c.spoken.name for c in self.names if c.rank in (OWN, CONFIRMED) and len(words_of(c.spoken.name)) == 1}
-        return (*names, *(f"{name} {other}" for name in first for other in sorted(last) if not listed(other)))
+        theirs = {claim.spoken.name for claim in self.names if claim.rank in (OWN, CONFIRMED)}
+        last = sorted(theirs & {(contact.name or "").rpartition(" ")[2] for contact in self.contacts})
+        return (*names, *(f"{name} {other}" for name in first for other in last))
 
     def is_own(self, name: str) -> bool:
         """Return whether the other party says or confirms a part of the name."""
