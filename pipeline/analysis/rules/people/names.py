@@ -50,7 +50,6 @@ class NameClaim:
 
     spoken: SpokenName
     rank: int
-    reached: bool = False  # in a voicemail greeting
     is_spelled: bool = False
 
     @property
@@ -171,7 +170,6 @@ def _best(claims: list[NameClaim]) -> NameClaim | None:
         return None
     rank = max(claim.rank for claim in claims)
     candidates = [claim for claim in claims if claim.rank == rank]
-    candidates = _addressed_owner(candidates, claims)
     longest = max(len(claim.parts) for claim in candidates)
     of_length = [claim for claim in candidates if len(claim.parts) == longest]
     best = of_length[0]
@@ -183,14 +181,6 @@ def _best(claims: list[NameClaim]) -> NameClaim | None:
         if len(claim.parts) > len(best.parts) and _contains(claim.parts, best.parts):
             best = claim
     return best
-
-
-def _addressed_owner(candidates: list[NameClaim], claims: list[NameClaim]) -> list[NameClaim]:
-    """Return the person of a couple's voicemail that the agent addresses by name."""
-    ours = {folded(part) for claim in claims if claim.rank != OWN for part in claim.parts}
-    apart = {folded(claim.spoken.name) for claim in candidates if claim.reached}
-    called = [claim for claim in candidates if {folded(part) for part in claim.parts} & ours]
-    return called if len(apart) > 1 and called else candidates
 
 
 def _with_given(best: NameClaim, turns: Turns) -> str:
@@ -244,7 +234,7 @@ def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) 
     known_names = tuple(name for name in contact_names if folded(name) not in members)
     for at, turn in enumerate(turns):
         if turn.role is Role.CUSTOMER:
-            yield from (NameClaim(spoken, OWN, reached=True) for spoken in reached(turn))
+            yield from (NameClaim(spoken, OWN) for spoken in reached(turn))
         if turn.by_customer:
             theirs += 1
             yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names, known_names)
