@@ -54,13 +54,24 @@ def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | Non
 
 
 def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
-    """Return the day that replaces the one in the clause: "Tonight. No, tonight I'm out. Tomorrow morning"."""
+    """Return the day that replaces the one in the clause: "Tonight. No, tonight I'm out. Tomorrow morning", "on Monday.
+    Sorry, Tuesday, we're closed on Monday".
+    """
     first, *rest = candidate.turn.sentences[candidate.number + 1 : candidate.number + 4] or (None,)
-    if candidate.due is None or first is None or dates.find(first.text, candidate.words, now) is None:
+    if candidate.due is None or first is None or not dates.is_correction(first.text, candidate.words):
         return None
-    if not dates.is_correction(first.text, candidate.words):
-        return None
-    return next((due for sentence in rest for due in only_day(sentence.text, candidate.words, now)), None)
+    is_dated = dates.find(first.text, candidate.words, now) is not None
+    parts = (*first.text.split(", "), *(sentence.text for sentence in rest))
+    days = (
+        due for part in parts for due in only_day(part, candidate.words, now) if _is_bare(part, due, candidate.words)
+    )
+    later = (due for sentence in rest if is_dated for due in only_day(sentence.text, candidate.words, now))
+    return next((due for due in (*days, *later) if due.day != candidate.due.day), None)
+
+
+def _is_bare(text: str, due: dates.Due, words: Pack) -> bool:
+    """Return whether the text is the day and nothing else of content."""
+    return content(text.replace(due.expression, " "), words) == 0
 
 
 def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:

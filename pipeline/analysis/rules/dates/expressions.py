@@ -123,7 +123,7 @@ def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
 def _correction(language: str | None) -> re.Pattern[str]:
     corrections = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
     listed = "|".join(map(re.escape, corrections)) or "(?!)"
-    return re.compile(rf"[,.…–-]+ (?:\w{{1,3}},? )?(?:{listed})(?:, |[.…–-]+ | )(?:[\w']+ ){{0,2}}", re.IGNORECASE)
+    return re.compile(rf"[,.…–-]+ (?:\w{{1,4}},? )?(?:{listed})(?:, |[.…–-]+ | )(?:[\w']+ ){{0,2}}", re.IGNORECASE)
 
 
 def is_correction(text: str, words: Pack) -> bool:

@@ -18,6 +18,16 @@ STARTS = {
 }
 
 SAID = """
+en wed 2025-04-16 by two thirty
+en wed 2025-04-16 around four fifteen
+de wed 2025-04-16 im Laufe des Nachmittags
+de wed 2025-04-16 im Laufe des Vormittags
+es wed 2025-04-24 la semana que viene el jueves
+es wed 2025-04-22 la próxima semana, el martes
+es wed 2025-04-16 a eso de las siete
+pt wed 2025-04-24 na semana que vem, na quinta
+pt wed 2025-04-22 na próxima semana na terça
+fr wed 2025-04-16 d'ici midi
 en wed 2025-04-16 today
 en wed 2025-04-16 later today
 en wed 2025-04-16 by the end of the day

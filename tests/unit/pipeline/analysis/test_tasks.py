@@ -314,6 +314,16 @@ fr|c:Je devais recevoir le colis lundi./r:Ah.|-
 fr|r:Voulez-vous que je vous rappelle demain ?/c:Non, ce n'est pas la peine.|-
 fr|c:Ça fait trois jours que j'attends./r:Je suis désolée.|-
 fr|r:Je vous mets en attente un instant./c:D'accord.|-
+en|r:I'll post it on Monday. Sorry, Tuesday, we're shut on Monday./c:Fine.|rep 2025-04-22
+en|r:I'll ring you on Thursday. No. Friday./c:Fine.|rep 2025-04-18
+de|r:Ich schicke Ihnen das am Montag. Nein, Entschuldigung, Dienstag, Montag haben wir zu./c:Gut.|rep 2025-04-22
+es|r:Se lo envío el lunes. No, perdón, que es fiesta. El martes./c:Vale.|rep 2025-04-22
+fr|r:Je vous l'envoie lundi. Euh, non, mardi, lundi l'atelier est fermé./c:Très bien.|rep 2025-04-22
+pt|r:Eu envio na segunda. Não, desculpe, na terça, segunda é feriado./c:Está bem.|rep 2025-04-22
+en|r:I'll post it on Monday. No problem. Tuesday I'm away./c:Fine.|rep 2025-04-21
+de|r:Ich schicke Ihnen das am Montag. Nein, am Dienstag bin ich im Urlaub./c:Gut.|rep 2025-04-21
+es|r:Se lo envío el lunes. No se preocupe. El martes está cerrado./c:Vale.|rep 2025-04-21
+fr|r:Je vous l'envoie lundi. Non, ne vous inquiétez pas. Mardi je suis en congé./c:Bien.|rep 2025-04-21
 en|r:I'll have Dave give you a bell on Thursday./c:Right you are.|rep 2025-04-17
 en|r:We'll get that sorted for you by tomorrow lunchtime./c:Cheers.|rep 2025-04-17
 en|c:I'll stick a cheque in the post on Friday./r:Lovely.|customer 2025-04-18
