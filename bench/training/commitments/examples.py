@@ -64,20 +64,34 @@ def seen(material: Material) -> list[Seen]:
     return noted
 
 
-def excerpts(path: Path) -> Iterator[LabeledClause]:
-    """Return the examples of one file of the corpus; see its README. Raises ValueError for an invalid line."""
-    language = path.stem
+@dataclass(frozen=True)
+class Excerpt:
+    """A line of the corpus; `marks`: of each turn, (position in the text, mark)."""
+
+    group: str
+    language: str
+    material: Material
+    marks: list[list[tuple[int, str]]]
+    typical: bool
+
+
+def excerpts(path: Path) -> Iterator[Excerpt]:
+    """Return the lines of one file of the corpus; see its README. Raises ValueError for an invalid line."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
-        if not line.strip() or line.startswith("#"):
-            continue
-        turns, marks = _parsed(line.removeprefix(TYPICAL), number)
-        candidates = seen(_material(turns, language))
-        group = f"{path.name}:{number + 1}"
-        for candidate in candidates:
-            label = _marked(candidate.candidate, marks)
-            if label:
-                text, excerpt = candidate.candidate.clause, not line.startswith(TYPICAL)
-                yield LabeledClause(candidate.features, label, group, language, text, excerpt)
+        if line.strip() and not line.startswith("#"):
+            turns, marks = _parsed(line.removeprefix(TYPICAL), number)
+            material = _material(turns, path.stem)
+            yield Excerpt(f"{path.name}:{number + 1}", path.stem, material, marks, line.startswith(TYPICAL))
+
+
+def of_excerpt(excerpt: Excerpt) -> Iterator[LabeledClause]:
+    for candidate in seen(excerpt.material):
+        label = marked(candidate.candidate, excerpt.marks)
+        if label:
+            text = candidate.candidate.clause
+            yield LabeledClause(
+                candidate.features, label, excerpt.group, excerpt.language, text, excerpt=not excerpt.typical
+            )
 
 
 def _parsed(line: str, number: int) -> tuple[list[tuple[str, str]], list[list[tuple[int, str]]]]:
@@ -100,7 +114,7 @@ def _parsed(line: str, number: int) -> tuple[list[tuple[str, str]], list[list[tu
     return turns, marks
 
 
-def _marked(candidate: Candidate, marks: list[list[tuple[int, str]]]) -> str | None:
+def marked(candidate: Candidate, marks: list[list[tuple[int, str]]]) -> str | None:
     """Return the label of the last mark inside the clause; None if it is unsure."""
     here = marks[candidate.at]
     first = candidate.sentence.first + (candidate.first if candidate.first else 0)

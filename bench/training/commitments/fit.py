@@ -1,10 +1,11 @@
-"""Fits the weights that separate tasks from talk, and scores them on calls that were not used for fitting.
+"""Fits the weights and trees that separate tasks from talk, and scores them on calls that were not used for fitting.
 
     python -m bench.training.commitments.fit [--folds 5 | --leave-one-out | --authors]
-    [--calls FOLDER ...] [--calls-only | --corpus-only] [--write] [--json F]
+    [--calls FOLDER ...] [--calls-only] [--write] [--json F]
 
 Every fold is fitted on the corpus and on the calls of the other folds and scored on its own calls, by the scorer of
-`bench/analysis.py`. `--write` fits on everything and writes the weights that ship.
+`bench/analysis.py`. The trees of a fold are fitted on the tasks of the other folds as weights of this kind find them.
+`--write` fits on everything and writes the files that ship.
 """
 
 import argparse
@@ -19,9 +20,11 @@ from typing import Any
 
 from bench import analysis
 from bench.lib import analysis_score
-from bench.training.commitments import examples
-from bench.training.commitments.examples import LabeledClause
+from bench.training.commitments import examples, selection
+from bench.training.commitments.examples import Excerpt, LabeledClause
 from pipeline.analysis.rules.commitments.classifier import CLASSES, FILE, SCALE, CommitmentWeights
+from pipeline.analysis.rules.commitments.selection import FILE as TREES
+from pipeline.analysis.rules.commitments.selection import Selection
 from pipeline.analysis.rules.commitments.tasks import TasksStep
 
 CALLS = Path(__file__).resolve().parents[3] / "bench" / "analysis_cases" / "dev"
@@ -34,8 +37,8 @@ RARE = 2  # examples in which a feature must occur
 OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
 JOINT = re.compile("k .*[+>]|[sb] ")  # of several concepts
 LAST_CALLS = (10, 20, 30, 45, 60, 80, 86, 92, 98)  # the number of each author's last call
-MIN_PROBABILITY = 0.43  # the probability from which a commitment holds
-BINS = (0.0, 0.43, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
+MIN_PROBABILITY = 0.32  # the probability from which a clause is a candidate for a task
+BINS = (0.0, 0.42, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
 
 
 def serialized(weights: CommitmentWeights) -> str:
@@ -111,10 +114,10 @@ def _author(label: str) -> str:
     return str(bisect_left(LAST_CALLS, int(label))) if label.isdigit() else label[0]
 
 
-def found(case: dict[str, Any], weights: CommitmentWeights) -> list[dict[str, Any]]:
+def found(case: dict[str, Any], weights: CommitmentWeights, trees: Selection) -> list[dict[str, Any]]:
     """Return the tasks of a call in the scorer's form, with their confidence."""
     material = analysis.material(case)
-    tasks = TasksStep(weights).run(material).value["tasks"]
+    tasks = TasksStep(weights, trees).run(material).value["tasks"]
     return [{**analysis.scored(task), "confidence": task["confidence"]} for task in tasks]
 
 
@@ -155,26 +158,23 @@ def main() -> None:
     parser.add_argument("--authors", action="store_true", help="a fold for each author of calls")
     parser.add_argument("--calls", type=Path, nargs="+", default=[CALLS], help="folders of calls (default: dev)")
     parser.add_argument("--calls-only", action="store_true", help="without the corpus")
-    parser.add_argument("--corpus-only", action="store_true", help="without the calls")
     parser.add_argument("--write", action="store_true", help="fit on everything and write the weights that ship")
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
     paths = sorted(path for folder in arguments.calls for path in folder.glob("*.json"))
     cases = [json.loads(path.read_text()) for path in paths]
-    calls = [] if arguments.corpus_only else [clause for case in cases for clause in examples.of_call(case)]
+    calls = [clause for case in cases for clause in examples.of_call(case)]
     files = [] if arguments.calls_only else sorted(examples.CORPUS.glob("*.txt"))
-    corpus = [clause for path in files for clause in examples.excerpts(path)]
+    excerpts = [excerpt for path in files for excerpt in examples.excerpts(path)]
+    corpus = [clause for excerpt in excerpts for clause in examples.of_excerpt(excerpt)]
     counted = Counter(
         (clause.language, "corpus" if clause.excerpt else "calls", clause.label) for clause in calls + corpus
     )
     for (language, source, label), count in sorted(counted.items()):
         print(f"{language} {source:7} {label:9} {count:5}")
-    if arguments.corpus_only:
-        weights = fitted(corpus)
-        tasks = {case["id"]: found(case, weights) for case in cases}
-    else:
-        count = len(cases) if arguments.leave_one_out else arguments.folds
-        tasks = _crossed(cases, calls, corpus, authors(cases) if arguments.authors else folds(cases, count))
+    count = len(cases) if arguments.leave_one_out else arguments.folds
+    fold = authors(cases) if arguments.authors else folds(cases, count)
+    tasks, rated = _crossed(cases, excerpts, calls + corpus, fold)
     figures = judged(cases, tasks)
     print("\nOn calls not fitted on:")
     print(analysis.table(figures))
@@ -186,21 +186,33 @@ def main() -> None:
         weights = fitted(calls + corpus)
         FILE.write_text(serialized(weights), encoding="utf-8")
         print(f"\n{FILE}: {len(weights.by_feature)} features, {FILE.stat().st_size / 1024:.0f} KiB")
+        TREES.write_text(selection.serialized(selection.fitted(rated)), encoding="utf-8")
     if arguments.json:
         report = {"by_language": figures, "calibration": rows, "examples": {" ".join(k): v for k, v in counted.items()}}
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
 
 
 def _crossed(
-    cases: list[dict[str, Any]], calls: list[LabeledClause], corpus: list[LabeledClause], fold: dict[str, int]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the tasks of every call, with weights that were fitted without it."""
+    cases: list[dict[str, Any]], excerpts: list[Excerpt], clauses: list[LabeledClause], fold: dict[str, int]
+) -> tuple[dict[str, list[dict[str, Any]]], list[selection.Rated]]:
+    """Return the tasks of every call, fitted without it, and the candidates for a task of all calls and excerpts, by
+    weights fitted without them.
+    """
+    numbers = sorted(set(fold.values()))
+    fold |= {excerpt.group: number for excerpt, number in zip(excerpts, itertools.cycle(numbers), strict=False)}
+    weights, rated = {}, {}
+    for at in numbers:
+        weights[at] = fitted([clause for clause in clauses if fold[clause.group] != at])
+        rated[at] = [task for case in cases if fold[case["id"]] == at for task in selection.rated(case, weights[at])]
+        for excerpt in excerpts:
+            if fold[excerpt.group] == at:
+                rated[at] += selection.rated_excerpt(excerpt, weights[at])
+        print(f"fold {at + 1} of {len(numbers)}", file=sys.stderr)
     tasks = {}
-    for at in sorted(set(fold.values())):
-        weights = fitted([clause for clause in calls if fold[clause.group] != at] + corpus)
-        tasks.update({case["id"]: found(case, weights) for case in cases if fold[case["id"]] == at})
-        print(f"fold {at + 1} of {len(set(fold.values()))}", file=sys.stderr)
-    return tasks
+    for at in numbers:
+        trees = selection.fitted([task for other in numbers if other != at for task in rated[other]])
+        tasks.update({case["id"]: found(case, weights[at], trees) for case in cases if fold[case["id"]] == at})
+    return tasks, [task for at in numbers for task in rated[at]]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ SCALE = 100  # weights are stored in hundredths
 
 @dataclass(frozen=True)
 class CommitmentWeights:
-    """`by_feature`: a feature's weight for each of `CLASSES`; `min_probability`: the threshold of a commitment."""
+    """`by_feature`: a feature's weight for each of `CLASSES`; `min_probability`: the threshold of a candidate."""
 
     by_feature: dict[str, tuple[int, ...]]
     min_probability: float
@@ -50,7 +50,7 @@ class CommitmentWeights:
         actor = CLASSES[1 + by_actor.index(max(by_actor))]
         if agreed:
             actor = LISTENER if candidate.form == "request" else SPEAKER
-        return replace(candidate, actor=actor, probability=max(1 - none, self.min_probability) if agreed else 1 - none)
+        return replace(candidate, actor=actor, probability=1 - none)
 
 
 @cache

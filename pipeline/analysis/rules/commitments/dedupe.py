@@ -20,6 +20,11 @@ class ExtractedTask:
     task: Task
     candidate: Candidate
     meaning: frozenset[str]  # stems of the content words
+    parts: tuple["ExtractedTask", ...] = ()  # what was merged into it, in order
+
+    @property
+    def first(self) -> "ExtractedTask":
+        return self.parts[0] if self.parts else self
 
     @property
     def vague(self) -> bool:
@@ -108,7 +113,7 @@ def _grants(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether the later one is the promise that accepts an earlier request."""
     if earlier.candidate.actor != LISTENER or later.candidate.at - earlier.candidate.at != 1:
         return False
-    return _shared(earlier, later) > 0 or min(len(earlier.meaning), len(later.meaning)) <= MIN_CONTENT
+    return shared(earlier, later) > 0 or min(len(earlier.meaning), len(later.meaning)) <= MIN_CONTENT
 
 
 def _arrives(earlier: ExtractedTask, later: ExtractedTask) -> bool:
@@ -125,7 +130,7 @@ def _arrives(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 
 def _refers_to(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether a vague task is the one just mentioned: "I'll bring that". A call back is not a letter."""
-    if _at_once(earlier, later) or _shared(earlier, later) > 0:
+    if _at_once(earlier, later) or shared(earlier, later) > 0:
         return True
     if later.candidate.form == "receive" and earlier.task.due_date is None and earlier.candidate.form in PROMISES:
         return True  # "I'll email you the form." ... "You'll have that by this evening."
@@ -140,7 +145,7 @@ def _is_similar(earlier: ExtractedTask, later: ExtractedTask, near: bool) -> boo
     from rapidfuzz import fuzz
 
     same = fuzz.token_sort_ratio(_core(earlier), _core(later)) >= SAME_TITLE
-    return (same or _shared(earlier, later) >= SAME_WORDS) and (near or _days_fit(earlier, later))
+    return (same or shared(earlier, later) >= SAME_WORDS) and (near or _days_fit(earlier, later))
 
 
 def _at_once(earlier: ExtractedTask, later: ExtractedTask) -> bool:
@@ -162,7 +167,7 @@ def _counter_proposal(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     return proposal and earlier.task.due_date is not None and earlier.task.due_date == later.task.due_date
 
 
-def _shared(earlier: ExtractedTask, later: ExtractedTask) -> float:
+def shared(earlier: ExtractedTask, later: ExtractedTask) -> float:
     """Return the share of the shorter one's content words that both have, 0..1."""
     return len(earlier.meaning & later.meaning) / max(1, min(len(earlier.meaning), len(later.meaning)))
 
@@ -194,4 +199,5 @@ def _merged(earlier: ExtractedTask, later: ExtractedTask) -> ExtractedTask:
         due_time=dated.task.due_time,
         confidence=max(earlier.task.confidence, later.task.confidence),
     )
-    return ExtractedTask(task, later.candidate, earlier.meaning | later.meaning)
+    parts = (*(earlier.parts or (earlier,)), later)
+    return ExtractedTask(task, later.candidate, earlier.meaning | later.meaning, parts)

@@ -1,7 +1,7 @@
 """Open tasks after the call, with owner and due date.
 
 `clauses.py` finds forms of commitment, `commitments.py` selects commitments, `titles.py` names them; here each becomes
-a task, and `dedupe.py` merges repetitions.
+a task, `dedupe.py` merges repetitions, and `selection.py` keeps those that are probably right.
 """
 
 from dataclasses import asdict, replace
@@ -13,6 +13,7 @@ from pipeline.analysis.rules.commitments.classifier import CommitmentWeights, sh
 from pipeline.analysis.rules.commitments.clauses import LISTENER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.dedupe import STEM, ExtractedTask, deduplicated, is_empty
+from pipeline.analysis.rules.commitments.selection import Selection, shipped_selection
 from pipeline.analysis.rules.commitments.titles import for_readers, title, tokens
 from pipeline.analysis.talk import other, read
 from pipeline.domain.insight import Finding, Material, Roster, Task
@@ -24,24 +25,29 @@ class TasksStep:
     """Commitments, accepted offers and appointments, and requests agreed to."""
 
     name = "tasks"
-    version = 4
+    version = 5
 
-    def __init__(self, weights: CommitmentWeights | None = None) -> None:
-        """Create the step; weights other than the shipped ones are for measurements."""
-        self._weights = weights
+    def __init__(self, weights: CommitmentWeights | None = None, selection: Selection | None = None) -> None:
+        """Create the step; weights and selection other than the shipped ones are for measurements."""
+        self._weights, self._selection = weights, selection
 
     def run(self, material: Material) -> Finding:
-        judge = (self._weights or shipped_weights()).judge
         turns = read(material)
         if not any(turn.pack.known for turn in turns):
             note = missing(material.transcript.language) if turns else "no speech in this call"
             return Finding(self.name, self.version, {"tasks": []}, note=note)
-        now = dates.local(material.call.start_time, material.roster.time_zone)
-        extracted = [_extracted(candidate, material.roster) for candidate in commitments(turns, now, judge)]
         agent = material.value_of("agent").get("user_id")
-        tasks = [_for_readers(task, agent) for task in deduplicated(extracted) if not is_empty(task)]
+        selected = (self._selection or shipped_selection()).selected(self.distinct(material), len(turns))
+        tasks = [_for_readers(task, agent, probability) for task, probability in selected]
         value = {"tasks": [_plain(task) for task in tasks]}
         return Finding(self.name, self.version, value, tuple(task.task.evidence for task in tasks))
+
+    def distinct(self, material: Material) -> list[ExtractedTask]:
+        """Return the candidates for a task, each with the clauses that repeat it."""
+        now = dates.local(material.call.start_time, material.roster.time_zone)
+        accepted = commitments(read(material), now, (self._weights or shipped_weights()).judge)
+        extracted = [_extracted(candidate, material.roster) for candidate in accepted]
+        return [task for task in deduplicated(extracted) if not is_empty(task)]
 
 
 def _extracted(candidate: Candidate, roster: Roster) -> ExtractedTask:
@@ -52,7 +58,7 @@ def _extracted(candidate: Candidate, roster: Roster) -> ExtractedTask:
         owner=owner,
         kind=_kind(candidate),
         evidence=candidate.sentence.evidence(),
-        confidence=round(candidate.probability, 2),
+        confidence=candidate.probability,
         beneficiary=beneficiary,
         due_expression=due.expression if due else None,
         due_date=due.day if due else None,
@@ -96,11 +102,12 @@ def _kind(candidate: Candidate) -> str:
     return "request" if candidate.actor == LISTENER else "commitment"
 
 
-def _for_readers(extracted: ExtractedTask, agent: str | None) -> ExtractedTask:
+def _for_readers(extracted: ExtractedTask, agent: str | None, probability: float) -> ExtractedTask:
     """Adapt a task to readers outside the call: with the agent as owner, and the party instead of "you"."""
     task, candidate = extracted.task, extracted.candidate
     title = for_readers(task.title, candidate.sentence.role, candidate.words)
-    return replace(extracted, task=replace(task, title=title, owner_user_id=agent if task.owner == "rep" else None))
+    owner = agent if task.owner == "rep" else None
+    return replace(extracted, task=replace(task, title=title, owner_user_id=owner, confidence=round(probability, 2)))
 
 
 def _plain(extracted: ExtractedTask) -> dict[str, Any]:
