@@ -36,7 +36,7 @@ class RuleVerdict:
 def features(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> list[str]:
     """Return every feature of the candidate once, sorted."""
     language = candidate.words.language or ""
-    words = _tokens(candidate)
+    words = tokens(candidate)
     names = set(_of_words(language, words))
     terms = [*_named(candidate), *words]
     names.update(concepts.in_order(language, terms))
@@ -59,7 +59,7 @@ def _of_signature(
         yield from signatures.of_reply(candidate.form, signature, len(words), last, earlier)
 
 
-def _tokens(candidate: Candidate) -> list[str]:
+def tokens(candidate: Candidate) -> list[str]:
     """Return the words of the clause in lower case; the deadline is one feature, figures are another."""
     text, due = candidate.text, candidate.due
     first, last = candidate.first, candidate.last
