@@ -1,8 +1,9 @@
-"""Values without a form of their own: passwords and names, which only the words before them announce."""
+"""Values that only the words before them announce: passwords, names, and what a recognizer wrote only in part."""
 
 from collections.abc import Iterator
 from enum import Enum
 
+from pipeline.domain.redaction import EntityKind
 from pipeline.redaction.cues import Cue, Cues
 from pipeline.redaction.lines import Line
 from pipeline.redaction.runs import interruptions
@@ -15,6 +16,10 @@ MAX_SUBJECT = 4  # tokens before the verb of an answer
 MAX_REST = 4  # ... that complete a value in the next turn
 MAX_REST_SECONDS = 6.0
 MAX_ANSWER_SECONDS = 8.0  # from the end of a question to the answer's first word
+MAX_PARTLY = 60  # tokens of a value that is written only in part, signs included
+MAX_WORDS = 3  # of it that are no symbols, if it has fewer; and its least symbols, of an address digits
+MIN_SYMBOLS = {EntityKind.CARD: 8, EntityKind.CARD_CODE: 3, EntityKind.IBAN: 8, EntityKind.PHONE: 6,
+               EntityKind.NATIONAL_ID: 5, EntityKind.ADDRESS: 3}  # fmt: skip
 _ENDS = frozenset(".?!;")
 
 
@@ -55,6 +60,52 @@ def names_of(line: Line, cues: Cues, stated: frozenset[Cue]) -> Iterator[list[in
         elif cue.kind == "spelled_name" and (cue in stated or (not line.mixed and cue.to_end <= MAX_TO_NAME)):
             for tokens in _value(line, cue, MAX_NAME, stated):
                 yield from _taken(line, tokens[0], MAX_NAME, strict=True)
+
+
+def partly_of(line: Line, cues: Cues) -> Iterator[tuple[Cue, list[int]]]:
+    """Yield sentences after a cue that may be its value: a recognizer wrote "free to 7" for "3 2 7"."""
+    for cue in (cue for cue in cues.cues if cue.kind in MIN_SYMBOLS):
+        stated = (_after_verb(line, cue) or cue.last + 1) if cue.channel == line.channel else None
+        asks = cue.to_end <= MAX_TO_END and (line.mixed or line.channel != cue.channel)
+        for start in (stated, _answer(line, cue) if asks else None):
+            spans = _sentences(line, start) if start is not None and start < len(line.tokens) else ()
+            if values := [tokens for tokens in spans if _may_be(line, cues, cue, tokens)]:
+                yield from ((cue, tokens) for tokens in values)
+                break
+
+
+def _sentences(line: Line, first: int) -> Iterator[list[int]]:
+    tokens = range(first, min(first + MAX_PARTLY, len(line.tokens)))
+    of_turn = [at for at in tokens if line.words[at].text == line.words[first].text]
+    for start in (first, *(at + 1 for at in of_turn[:-1] if line.lower[at] in _ENDS)):
+        yield from _taken(line, start, MAX_PARTLY, joins=False)
+
+
+def _may_be(line: Line, cues: Cues, cue: Cue, tokens: list[int]) -> bool:
+    """Return whether tokens may be the value of a cue, written only in part."""
+    language, first = line.packs[tokens[0]], tokens[0]
+    latest = next(cues.before(line.channel, first, line.words[first].start), cue)
+    words = [word for word in line.lower[first : tokens[-1] + 2] if word.isalnum()]
+    figures = [word for word in words if word in language.numbers or not word.isalpha()]
+    digits = sum(max(1, sum(sign.isdecimal() for sign in figure)) for figure in figures)
+    is_year = len(figures) == 1 and digits == 4 and figures[0][:2] in ("19", "20")
+    if latest.kind != cue.kind or is_year or not language.words("redaction", "units").isdisjoint(words):
+        return False
+    others = sum(len(word) > 1 for word in words if word not in figures)
+    symbols = digits if cue.kind == EntityKind.ADDRESS else digits + len(words) - len(figures)
+    fits = cue.kind == EntityKind.ADDRESS or others <= max(MAX_WORDS, len(figures) + len(words) - others)
+    return bool(figures) and fits and symbols >= MIN_SYMBOLS[EntityKind(cue.kind)]
+
+
+def completes(line: Line, kind: EntityKind, tokens: list[int], taken: dict[int, EntityKind]) -> bool:
+    """Return whether nothing of an answer is hidden yet, or all of it may be one value, of which a part is hidden."""
+    hidden = [at for at in tokens if at in taken]
+    rest = [at for at in tokens if hidden and not hidden[0] <= at <= hidden[-1] and line.lower[at].isalnum()]
+    words = [at for at in rest if len(line.lower[at]) > 1 and not _is_figure(line, at)]
+    if kind is EntityKind.ADDRESS:  # house and postal code may be written as one number
+        return {kind, EntityKind.CARD, EntityKind.PHONE}.issuperset(taken[at] for at in hidden)
+    is_alike = {kind, EntityKind.SPELLED_NAME}.issuperset(taken[at] for at in hidden)
+    return is_alike and len(words) <= MAX_WORDS and all(_carries(line, at) for at in words)
 
 
 def _value(line: Line, cue: Cue, limit: int, stated: frozenset[Cue]) -> Iterator[list[int]]:
@@ -123,18 +174,18 @@ def _first_after(line: Line, cue: Cue) -> int:
     return low
 
 
-def _taken(line: Line, first: int, limit: int, strict: bool = False) -> Iterator[list[int]]:
+def _taken(line: Line, first: int, limit: int, strict: bool = False, joins: bool = True) -> Iterator[list[int]]:
     """Yield the tokens of a value from `first` on; none if it says that there is no value.
 
-    `strict`: only words that can be a name.
+    `strict`: only words that can be a name. `joins`: "for" and "to" are words, and not digits that sound alike.
     """
     at = first
     tokens: list[int] = []
-    while at < len(line.tokens) and _opens(line, at):
+    while at < len(line.tokens) and _opens(line, at) and not all(_is_figure(line, n) for n in (at, at + 1)):
         at += 1
     while at < len(line.tokens) and len(tokens) < limit:
         word, language = line.lower[at], line.packs[at]
-        stop = _stop(line, at, tokens)
+        stop = _stop(line, at, tokens, joins)
         if stop is _Stop.NO_VALUE:
             return
         if stop is _Stop.OVER:
@@ -152,7 +203,7 @@ def _taken(line: Line, first: int, limit: int, strict: bool = False) -> Iterator
         yield tokens
 
 
-def _stop(line: Line, at: int, tokens: list[int]) -> _Stop | None:
+def _stop(line: Line, at: int, tokens: list[int], joining: bool) -> _Stop | None:
     """Return whether a token ends the value that `tokens` begin ("tulip77 but it doesn't work"), or denies it."""
     word, language = line.lower[at], line.packs[at]
     if tokens and line.words[at].text != line.words[tokens[0]].text:
@@ -160,7 +211,7 @@ def _stop(line: Line, at: int, tokens: list[int]) -> _Stop | None:
     if word in _ENDS or (tokens and line.words[at].start - line.words[tokens[-1]].end > 2.0):
         return _Stop.OVER
     denies, joins = (word in language.words("redaction", key) for key in ("no_value", "no_value_first"))
-    if not (denies or joins):
+    if not (denies or (joins and joining)):
         return None
     if not any(_carries(line, token) for token in tokens):
         return _Stop.NO_VALUE
@@ -189,7 +240,7 @@ def _carries(line: Line, at: int) -> bool:
 
 
 def _is_figure(line: Line, at: int) -> bool:
-    return line.lower[at].isdecimal() or line.lower[at] in line.packs[at].numbers
+    return at < len(line.tokens) and (line.lower[at].isdecimal() or line.lower[at] in line.packs[at].numbers)
 
 
 def _is_stopword(line: Line, at: int) -> bool:

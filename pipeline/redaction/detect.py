@@ -75,7 +75,13 @@ def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entit
     stated = frozenset(cue for line in channels for cue in answers.stated_in(line, cues))
     redacted = [_of_channel(line, cues, policy, stated) for line in channels]
     leftovers.complete(redacted)
+    ends = leftovers.ends_of(redacted)
     for channel in redacted:
+        for cue, tokens in answers.partly_of(channel.line, cues):
+            first = channel.line.words[tokens[0]]
+            completes = answers.completes(channel.line, EntityKind(cue.kind), tokens, channel.taken)
+            if completes and not leftovers.is_answered(cue, first.start, first.text, ends):
+                channel.add(EntityKind(cue.kind), tokens, POSSIBLE)
         yield from channel.entities
 
 

@@ -37,7 +37,7 @@ Ends = dict[EntityKind, list[tuple[float, int]]]
 
 def complete(channels: Sequence[Channel]) -> None:
     """Drop values whose cue has another one; hide repeated values, codes, short answers, and rests of values."""
-    ends = _ends(channels)
+    ends = ends_of(channels)
     for channel in channels:
         for value in [value for value in channel.values if _is_second(value, ends)]:
             channel.drop(value)
@@ -61,7 +61,7 @@ def _kind(channel: Channel, row: Row, ends: Ends) -> EntityKind | None:
     around = _around(row)
     if row.is_year or len(row.text) < 2 or around > MAX_AROUND:
         return None
-    if cue and _is_answer(row, cue) and not _is_answered(row, cue, ends):
+    if cue and _is_answer(row, cue) and not is_answered(cue, row.start, row.line.words[row.first].text, ends):
         return EntityKind(cue.kind)
     is_code = len(row.text) in (3, 4) and EntityKind.CARD_CODE in channel.policy.kinds
     if not is_code or (cue and cue.kind == OTHER):
@@ -118,7 +118,7 @@ def _kind_nearby(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | No
     return None
 
 
-def _ends(channels: Sequence[Channel]) -> Ends:
+def ends_of(channels: Sequence[Channel]) -> Ends:
     ends: Ends = defaultdict(list)
     for channel in channels:
         for entity in channel.entities:
@@ -132,14 +132,15 @@ def _is_second(value: Value, ends: Ends) -> bool:
     """Return whether a short value follows a cue that has its value, and does not complete or correct that."""
     if value.cue is None or value.kind is EntityKind.ADDRESS or len(value.digits) >= MIN_PHONE:
         return False
-    return not value.rows[0].is_second_try and _is_answered(value.rows[0], value.cue, ends)
+    row = value.rows[0]
+    return not row.is_second_try and is_answered(value.cue, row.start, row.line.words[row.first].text, ends)
 
 
-def _is_answered(row: Row, cue: Cue, ends: Ends) -> bool:
-    """Return whether a value of the cue's kind is between a cue and a row, in another turn than the row."""
+def is_answered(cue: Cue, start: float, turn: int, ends: Ends) -> bool:
+    """Return whether a value of the cue's kind is between a cue and a time, in another turn than the given one."""
     of_kind = ends.get(EntityKind(cue.kind), [])
     at = bisect_left(of_kind, (cue.end, -1))
-    return at < len(of_kind) and of_kind[at][0] <= row.start and of_kind[at][1] != row.line.words[row.first].text
+    return at < len(of_kind) and of_kind[at][0] <= start and of_kind[at][1] != turn
 
 
 def _is_repeated(row: Row, value: Value) -> bool:

@@ -10,17 +10,20 @@ from pipeline.domain.speech import ChunkText, Recognized, text_of
 from pipeline.language.pack import Pack, pack, straighten
 from pipeline.language.spoken.numbers import TOKEN
 
+MAX_UNCLAIMED = 3.0  # seconds around a word without another one: a recognizer ends "61,456" early, or drops a digit
 MAX_WORDS_BRIDGED = 4  # words between two parts of one entity, which are hidden with it
 
 
 @dataclass(frozen=True, slots=True)
 class WordPlace:
-    """A word: `Recognized.texts[text].words[word]`."""
+    """A word: `Recognized.texts[text].words[word]`. Its sound may be all between `since` and `until`."""
 
     text: int
     word: int
     start: float
     end: float
+    since: float
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,12 @@ class Line:
             place = self.words[token]
             last = pieces[-1] if pieces else None
             if last and last.text == place.text and place.word <= last.last + MAX_WORDS_BRIDGED + 1:
-                end = max(last.end, place.end)
+                end = max(last.end, place.until)
                 pieces[-1] = EntityWords(
                     last.text, last.first, max(last.last, place.word), self.channel, last.start, end
                 )
             else:
-                pieces.append(EntityWords(place.text, place.word, place.word, self.channel, place.start, place.end))
+                pieces.append(EntityWords(place.text, place.word, place.word, self.channel, place.since, place.until))
         return tuple(pieces)
 
 
@@ -71,7 +74,15 @@ def lines(recognized: Recognized) -> list[Line]:
     return [_line(recognized, channel, len(by_channel) == 1, texts) for channel, texts in sorted(by_channel.items())]
 
 
-def _times(text: ChunkText, number: int) -> tuple[float, float]:
+def _times(text: ChunkText, number: int) -> tuple[float, float, float, float]:
+    """Return start and end of a word, and since and until when no other word has its sound."""
+    start, end = _span(text, number)
+    before = text.words[number - 1].end if number else text.chunk.start
+    after = text.words[number + 1].start if number + 1 < len(text.words) else text.chunk.end
+    return start, end, min(start, max(before, start - MAX_UNCLAIMED)), max(end, min(after, end + MAX_UNCLAIMED))
+
+
+def _span(text: ChunkText, number: int) -> tuple[float, float]:
     """Return start and end of a word; of one without a length, those of the gap between its neighbors with one."""
     word = text.words[number]
     if word.end > word.start:

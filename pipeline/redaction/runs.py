@@ -23,7 +23,7 @@ _MIXED = re.compile(r"(?=\w*\d)(?=\w*[^\W\d_])[^\W_]{2,34}")  # "DE89", "AB12345
 
 
 _DECIMAL = re.compile(r"(?=\d+[.,])\d{1,3}(?:[.,]\d{3})*(?:[.,]\d{1,2})?")
-_THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er|º|ª)")
 _IBAN_HEAD = re.compile(r"[a-z]{2}\d{2}")
 _COUNTRIES = frozenset({"de", "fr", "es", "pt", "gb", "it", "nl", "at", "ch", "be", "ie", "lu", "pl", "br", "dk", "se"})

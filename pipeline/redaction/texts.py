@@ -17,8 +17,10 @@ MAX_DOMAIN = 14  # tokens after it
 MAX_SKIPPED = 5  # words that interrupt an address
 MIN_SPELLED, MIN_UNASKED = 3, 4  # letters of a spelled word, with and without a cue
 MAX_STREET = 5  # tokens between a street's number and its kind
+MIN_POSTAL = 5  # digits, perhaps with those of the house
 MAX_PLACE = 10  # tokens of town and postal code after a street
 _HOST = re.compile(r"\w[\w.-]*\.(?:com|net|org|info|edu|gov|co\.uk|de|fr|es|pt|br|eu|at|ch)\b", re.IGNORECASE)
+_MORE_DIGITS = re.compile(r"(?:[.,]?\s?\d+)+")  # "50.000 277"
 _STREET_ENDING = re.compile(r"[\w-]{3,}(?:straße|strasse|weg|platz|allee|gasse|ring|damm|ufer|chaussee|promenade)")
 
 
@@ -206,9 +208,13 @@ def _number_after(line: Line, at: int, ending: bool) -> tuple[int, int] | None:
 
 
 def _place_after(line: Line, last: int, asked: bool) -> int:
-    """Return the last token of town and postal code after a street, in the same turn."""
+    """Return the last token of town and postal code after a street, in the same turn; without a cue, of the town."""
     if not asked:
-        return last
+        more = _MORE_DIGITS.match(line.text, line.tokens[last].end())
+        town = line.token_at(more.end()) if more else last + 1
+        is_postal = sum(map(str.isdigit, "".join(line.lower[max(0, last - 1) : town]))) >= MIN_POSTAL
+        follows = is_postal and line.words[town : town + 1] and line.words[town].text == line.words[last].text
+        return town if follows and is_town(line, town, after_number=True) else last
     end, at, after_number = last, last + 1, True
     while at < min(len(line.tokens), last + MAX_PLACE + 1) and line.words[at].text == line.words[last].text:
         number, length = number_at(line.tokens, at, line.packs[at])

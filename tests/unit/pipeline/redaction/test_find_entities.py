@@ -139,7 +139,7 @@ GARBLED = [
     ("en", ((0, "What expiry date is on it?"), (1, "It says make 28.")), "It says make [CARD_EXPIRY]."),
     ("es", ((0, "y el seure hube"), (1, "0, 4, 9")), "[CARD_CODE]"),
     ("en", ((0, "and the CBW."), (1, "I've got 701")), "I've got [CARD_CODE]"),
-    ("pt", ((0, "tem um celular"), (1, "é 21 94 52 347 e sachos 29")), "é [PHONE] e sachos [PHONE]"),
+    ("pt", ((0, "tem um celular"), (1, "é 21 94 52 347 e sachos 29")), "é [PHONE] [PHONE] [PHONE]"),
     ("en", ((1, "Our email address is john.scofield.postio.com"),), "Our email address is [EMAIL]"),
     ("de", ((0, "bestätigen, die, die"), (1, "Game Center März 1982")), "Game Center [BIRTH_DATE]"),
 ]  # fmt: skip
