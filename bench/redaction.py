@@ -1,14 +1,19 @@
 """How much of the personal data in calls is found, and what is hidden that is none?
 
-    python -m bench.redaction [--seed N] [--per-cell N] [--sound N] [--piper MODEL] [--spliced N] [--pii FILE]
-        [--asterisk FOLDER] [--json FILE]
+    python -m bench.redaction [--seed N] [--per-cell N] [--sound N] [--piper MODEL] [--spliced N]
+        [--read N --digits FOLDER --librispeech FOLDER] [--asterisk FOLDER] [--work FOLDER] [--again] [--pii FILE]
+        [--json FILE]
 
 - Planted: calls in five languages with one secret each (`lib/planted_secrets.py`), recall by kind and language. A
   secret counts as found if no word of it is left. Cards, codes and expiries: with the kinds of a card only.
 - `--sound`: as many calls per kind and language, spoken and recognized by Whisper base (`lib/planted_sound.py`): by
-  espeak-ng, or in English by a voice of Piper. `--spliced`: the digits as people recorded them, in three languages. A
-  secret counts as found if nothing of its form is left in the turns that carry it, and as recognized if half of its
-  digits are in the words.
+  espeak-ng, or in English by a voice of Piper. `--spliced`: the digits as people recorded them, in three languages.
+  `--read`: digits of the Free Spoken Digit Dataset after a sentence of LibriSpeech. With `--work`, what is recognized
+  is stored there, a file per call, and a run that was stopped continues.
+  A secret counts as found if nothing of its form is left in the turns that carry it, as recognized if half of its
+  digits are in the words, and as hidden in sound if at most 0.1 s of each of its words is audible in the redacted
+  sound (`lib/planted_score.py`). `--again`: tiny.en, or base where the call is not English, recognizes that sound, and
+  the original.
 - False redactions per hour: what is hidden in turns without a secret, and in real read speech of the report half
   (`bench.real`), as said and as recognized by both models in four ways, which holds no personal data but a password.
 - `--pii`: labeled turns of typed dialogues, by class.
@@ -19,15 +24,16 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.lib import planted_secrets, planted_sound
+from bench.lib import planted_score, planted_secrets, planted_sound
 from bench.lib.intervals import wilson
 from bench.lib.planted_secrets import LANGUAGES, PlantedCall
 from bench.real import outputs
 from bench.real.outputs import RecognizedWord, SystemOutput
-from bench.real.sources import Sources
+from bench.real.sources import Half, Sources
 from pipeline.domain.redaction import NEEDS_ENGINE, Entity, EntityKind, RedactionMode, RedactionPolicy, RedactionState
 from pipeline.domain.speech import Chunk, ChunkText, Recognized, Word, text_of
 from pipeline.redaction.detect import find_entities
@@ -58,7 +64,17 @@ def hidden(entities_of_call: Iterable[Entity]) -> set[tuple[int, int]]:
     return {(p.text, at) for entity in entities_of_call for p in entity.pieces for at in range(p.first, p.last + 1)}
 
 
-def planted(calls: Iterable[PlantedCall], say: planted_sound.Say | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Sounding:
+    """How calls are spoken: the voice, where recognized words are stored, and whether redacted sound is recognized."""
+
+    say: planted_sound.Say
+    folder: Path | None
+    again: bool
+    whole: bool = False  # the stages of the service recognize it
+
+
+def planted(calls: Iterable[PlantedCall], sounding: Sounding | None = None) -> dict[str, Any]:
     """Return found and all secrets by kind, language and way, and the secrets that are left.
 
     `hours` and `false`: of calls that are not spoken, and what is hidden in their turns without a secret.
@@ -68,14 +84,20 @@ def planted(calls: Iterable[PlantedCall], say: planted_sound.Say | None = None) 
     hours, false = 0.0, 0
     for call in calls:
         kinds = CARD if call.kind in CARD else EVERYTHING
-        is_recognized = True
-        if say:
-            outcome = planted_sound.heard(call, policy(kinds), *planted_sound.recognize(call, say))
+        counts: dict[str, int] = {}
+        texts = [" ".join(turn.words) for turn in call.turns]
+        if sounding:
+            outcome = _spoken(call, policy(kinds), sounding)
             is_found, is_recognized = outcome.is_hidden, outcome.recognized
+            texts = [outcome.text, outcome.remains, *(outcome.back or ())]
+            if outcome.sound is not None:
+                counts = {"timed": 1, "sound": outcome.sound, "sound of recognized": outcome.sound and is_recognized}
+            if outcome.back is not None:
+                counts |= {"again": 1, "back": bool(outcome.back), "plain": bool(outcome.plain)}
         else:
             recognized, secret = call.recognized()
             places = entities(recognized, kinds)
-            is_found = secret <= hidden(places)
+            is_found, is_recognized = secret <= hidden(places), True
             hours += recognized.texts[-1].chunk.end / 3600
             false += sum({p.text for p in entity.pieces}.isdisjoint(text for text, _ in secret) for entity in places)
         for cell in (
@@ -85,9 +107,16 @@ def planted(calls: Iterable[PlantedCall], say: planted_sound.Say | None = None) 
             f"{call.kind} {call.language}",
         ):
             cells[cell].update(found=is_found, all=1, recognized=is_recognized, both=is_found and is_recognized)
-        if not is_found:
-            missed.append([call.language, call.kind, call.way, [" ".join(turn.words) for turn in call.turns]])
+            cells[cell].update(counts)
+        if not is_found or not counts.get("sound", True) or counts.get("back"):
+            missed.append([call.language, call.kind, call.way, texts, is_recognized, counts])
     return {"cells": {name: dict(c) for name, c in cells.items()}, "missed": missed, "hours": hours, "false": false}
+
+
+def _spoken(call: PlantedCall, policy: RedactionPolicy, sounding: Sounding) -> planted_score.Outcome:
+    transcript = planted_sound.hear(call, sounding.say, sounding.folder, sounding.whole)
+    again = ("tiny.en" if call.language == "en" else "base") if sounding.again else None
+    return planted_score.outcome(call, policy, transcript, sounding.say, again)
 
 
 def real_calls() -> Iterator[tuple[str, float, Recognized]]:
@@ -191,17 +220,55 @@ def _covers(recognized: Recognized, entities_of_call: Iterable[Entity], span: st
 
 def show(title: str, cells: dict[str, dict[str, int]]) -> None:
     print(f"\n{title}")
+    total: Counter[str] = Counter()
     for name, count in sorted(cells.items()):
+        if name.startswith("kind"):
+            total.update(count)
+    for name, count in [*sorted(cells.items()), ("kind: all", dict(total))]:
         if name.startswith(("kind", "language", "way")):
-            low, high = wilson(count["found"], count["all"])
-            share, of_recognized = count["found"] / count["all"], f"{count['both']} of {count['recognized']}"
-            print(
-                f"  {name:24} {count['found']:4} of {count['all']:4}  {share:.3f} ({low:.3f} to {high:.3f})"
-                f"  {of_recognized} recognized"
-            )
+            parts = [_share("found", count["found"], count["all"]),
+                     _share("of recognized", count["both"], count["recognized"])]  # fmt: skip
+            if "timed" in count:
+                parts.append(_share("in sound", count["sound"], count["timed"]))
+                parts.append(_share("of recognized", count["sound of recognized"], count["recognized"]))
+            if "again" in count:
+                parts.append(f"back {count['back']} of {count['again']}, unredacted {count['plain']}")
+            print(f"  {name:24} {'  '.join(parts)}")
 
 
-def main() -> None:
+def _share(name: str, hits: int, count: int) -> str:
+    low, high = wilson(hits, count)
+    return f"{name} {hits:3} of {count:3} {hits / max(1, count):.3f} ({low:.3f} to {high:.3f})"
+
+
+def spoken(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the results of each mode that is spoken."""
+    results: dict[str, Any] = {}
+    sources = Sources(librispeech=args.librispeech, asterisk=args.asterisk)
+
+    def run(name: str, title: str, calls: Iterable[PlantedCall], say: planted_sound.Say) -> None:
+        folder = args.work / name if args.work else None
+        results[name] = planted(calls, Sounding(say, folder, args.again, whole=name == "read"))
+        show(title, results[name]["cells"])
+
+    if args.sound:
+        calls = planted_sound.spoken_calls(args.seed, args.half, args.sound)
+        if args.piper:
+            calls = (call for call in calls if call.language == "en")
+        say = planted_sound.piper(args.piper) if args.piper else planted_sound.espeak
+        run("sound", "Planted, on synthetic sound", calls, say)
+    if args.spliced:
+        calls = planted_sound.prompted_calls(args.seed, args.half, args.spliced)
+        run("spliced", "Planted, with recorded digits", calls, planted_sound.prompts(sources))
+    if args.read:
+        calls = planted_sound.read_calls(args.seed, args.half, args.read)
+        half: Half = "report" if args.half == "report" else "development"
+        say = planted_sound.read_digits(sources, args.digits, half)
+        run("read", "Planted, in real read speech", calls, say)
+    return results
+
+
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=("dev", "report"), default="report")
     parser.add_argument("--seed", type=int, default=2026)
@@ -210,9 +277,18 @@ def main() -> None:
     parser.add_argument("--piper", type=Path, help="a voice of Piper, instead of espeak-ng")
     parser.add_argument("--spliced", type=int, default=0, help="calls per kind and language with recorded digits")
     parser.add_argument("--asterisk", type=Path, help="where the packages of Asterisk's sounds are unpacked")
+    parser.add_argument("--read", type=int, default=0, help="calls per kind with digits and a sentence read by people")
+    parser.add_argument("--digits", type=Path, help="the recordings of the Free Spoken Digit Dataset")
+    parser.add_argument("--librispeech", type=Path, help="where LibriSpeech is unpacked")
+    parser.add_argument("--work", type=Path, help="where recognized words are stored, to continue a run")
+    parser.add_argument("--again", action="store_true", help="recognize the redacted sound by another model")
     parser.add_argument("--pii", type=Path, help="labeled turns, a JSON list with text and spans")
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = options()
     results: dict[str, Any] = {"text": planted(planted_secrets.calls(args.seed, args.half, args.per_cell))}
     show("Planted, on text", results["text"]["cells"])
     print(f"  {results['text']['false']} hidden in turns without a secret, in {results['text']['hours']:.2f} h")
@@ -226,16 +302,7 @@ def main() -> None:
         for name, count in sorted(results["labeled"]["classes"].items()):
             print(f"  {name:20} alone {count['alone']} asked {count['asked']} of {count['all']}")
         print(f"  turns without labels: {results['labeled']['without labels']}")
-    if args.sound:
-        calls = planted_secrets.calls(args.seed, args.half, args.sound + 1)
-        spoken = (call for call in calls if call.way != "typed")
-        say = planted_sound.piper(args.piper) if args.piper else planted_sound.espeak
-        results["sound"] = planted((call for call in spoken if call.language == "en" or not args.piper), say)
-        show("Planted, on synthetic sound", results["sound"]["cells"])
-    if args.spliced:
-        calls = planted_sound.spliced_calls(args.seed, args.half, args.spliced)
-        results["spliced"] = planted(calls, planted_sound.spliced(Sources(asterisk=args.asterisk)))
-        show("Planted, with recorded digits", results["spliced"]["cells"])
+    results |= spoken(args)
     if args.json:
         args.json.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

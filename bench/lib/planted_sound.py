@@ -1,196 +1,296 @@
-"""Speaks planted calls, recognizes them, and looks for what is left of the secret.
+"""Speaks planted calls and recognizes them; what is recognized may be stored, so that a run can be continued.
 
-Voices: espeak-ng in five languages, a voice of Piper, or digits that people recorded for a telephone system (Debian's
-Asterisk sounds, `bench.real.sources`) in place of the turns that carry the secret.
+Voices: espeak-ng in five languages, a voice of Piper, or digits that people recorded in place of the turns that carry
+the secret: those of a telephone system (Debian's Asterisk sounds, `bench.real.sources`), or of the Free Spoken Digit
+Dataset after a real sentence of LibriSpeech.
 """
 
+import asyncio
 import io
-import re
+import random
 import subprocess
 import tempfile
 import wave
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import soundfile
 import soxr
+from pydantic import TypeAdapter
 
+from bench.lib import espeak as library
 from bench.lib import planted_secrets
-from bench.lib.planted_secrets import PlantedCall, Turn
-from bench.real.sources import PROMPT_VOICES, Sources
+from bench.lib.planted_secrets import KINDS, LANGUAGES, PlantedCall, Turn
+from bench.real.sources import PROMPT_VOICES, Half, Sources, load
 from pipeline import asr
 from pipeline.asr.engine import Engine
-from pipeline.domain.redaction import EntityKind, RedactionPolicy
-from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Recognized, text_of
+from pipeline.audio.analyze import analyze_audio
+from pipeline.audio.analyze import load as load_sound
+from pipeline.audio.decode.options import DecodeOptions
+from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.domain.redaction import EntityKind
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, Recognized, Recording
 from pipeline.language.pack import pack
 from pipeline.language.spoken.numbers import digit_runs
-from pipeline.redaction.detect import find_entities
-from pipeline.redaction.mask import mask_words
+from pipeline.runtime.workers import LocalWorkers
+from pipeline.steps.recognize import recognize
 
 OF_DIGITS = (EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY, EntityKind.NATIONAL_ID, EntityKind.PHONE)
-OF_WORDS = (EntityKind.PASSWORD, EntityKind.SPELLED_NAME, EntityKind.ADDRESS)
-VOICES = {"en": "en-us", "es": "es", "fr": "fr-fr", "de": "de", "pt": "pt-br"}
-WORDS_PER_MINUTE = 135
+OF_SYMBOLS = (EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.IBAN, EntityKind.NATIONAL_ID, EntityKind.PHONE)
 DIGIT_PAUSE = 0.08  # seconds between recorded digits
 GROUP = 4  # digits before a longer pause
 QUIET = 0.01  # of full scale, before and after a recorded digit
+LEVEL = 0.05  # root mean square of spliced sounds, which different people recorded
+MAX_CARRIER = 5.0  # seconds of the sentence before spliced digits
+PAUSE = 0.5  # seconds between turns
 MAX_TRIED = 400  # calls of which those that are digits alone are spliced
-ALIKE = 0.8  # of a secret's word and a recognized one, by difflib's ratio
-_EMAIL = re.compile(r"@|gmail|outlook|fastmail|posteo|\.(?:com|net|org)\b", re.IGNORECASE)
-_LETTERS = re.compile(r"\b\w(?:[ .,-]+\w\b)+")  # as they are spelled
-
-
-@cache
-def _engine() -> Engine:
-    return asr.load(asr.AsrOptions(model="base", device="cpu"))
-
-
-Say = Callable[[Turn, str], npt.NDArray[np.float32]]
-"""Returns a turn in a language as speech at 16 kHz."""
+Sound = npt.NDArray[np.float32]  # at 16 kHz
+Place = tuple[int, float, float]
+"""Channel, start and end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What became of a secret. `recognized`: enough of its digits are in the recognized words to hide them."""
+class SpokenTurn:
+    """A turn as speech. `secret`: seconds of the words that carry the secret; empty: the voice has no times."""
 
-    is_hidden: bool
-    recognized: bool
-    text: str  # the recognized turns that carry it
-    remains: str  # the same, redacted
+    samples: Sound
+    secret: tuple[tuple[float, float], ...] = ()
 
 
-def espeak(turn: Turn, language: str) -> npt.NDArray[np.float32]:
-    voice = ["-v", VOICES[language], "-s", str(WORDS_PER_MINUTE), "-g", "4"]
-    command = ["espeak-ng", *voice, "--stdout", " ".join(turn.words)]
-    return _sound(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+Say = Callable[[PlantedCall, Turn], SpokenTurn]
+
+
+@dataclass(frozen=True, slots=True)
+class HeardCall:
+    """A call without its neutral turns, as recognized.
+
+    `secret`: places of the texts that carry the secret; `planted`: of each of its words; `places`: of each turn.
+    """
+
+    turns: tuple[tuple[str, ...], ...]
+    recognized: Recognized
+    secret: tuple[int, ...]
+    planted: tuple[Place, ...]
+    places: tuple[Place, ...]
+
+
+_STORED = TypeAdapter(HeardCall)
+
+
+@cache
+def engine(model: str = "base") -> Engine:
+    return asr.load(asr.AsrOptions(model=model, device="cpu"))
+
+
+def espeak(call: PlantedCall, turn: Turn) -> SpokenTurn:
+    """Return a turn as espeak-ng says it; stopwords in a secret need no time: they say nothing about it."""
+    sound, spans = library.speak(turn.words, call.language)
+    language = pack(call.language)
+    common = language.words("text", "stopwords") - frozenset(language.numbers)
+    carry = [at for at in sorted(turn.secret) if len(turn.words[at]) == 1 or turn.words[at] not in common]
+    shift = SAMPLE_RATE // 4
+    seconds = [(span[0] + 0.25, span[1] + 0.25) for at in carry if (span := spans[at])]
+    return SpokenTurn(np.pad(sound, shift), tuple(seconds))
 
 
 def piper(model: Path) -> Say:
     """Return a voice of Piper in its language."""
 
-    def say(turn: Turn, language: str) -> npt.NDArray[np.float32]:
+    def say(call: PlantedCall, turn: Turn) -> SpokenTurn:
         with tempfile.NamedTemporaryFile(suffix=".wav") as file:
             command = ["piper", "-m", str(model), "-f", file.name, "--", " ".join(turn.words)]
             subprocess.run(command, check=True, capture_output=True, timeout=60)
-            return _sound(Path(file.name).read_bytes())
+            return SpokenTurn(_sound(Path(file.name).read_bytes()))
 
     return say
 
 
-def spliced(sources: Sources) -> Say:
+def prompts(sources: Sources) -> Say:
     """Return a voice that says the digits of a secret as people recorded them, one by one, and all else as espeak."""
 
-    def say(turn: Turn, language: str) -> npt.NDArray[np.float32]:
+    def say(call: PlantedCall, turn: Turn) -> SpokenTurn:
         if not turn.secret:
-            return espeak(turn, language)
-        pause = np.zeros(int(DIGIT_PAUSE * SAMPLE_RATE), dtype=np.float32)
-        parts = [pause, pause, pause, pause]
-        for at, digit in enumerate(_digits(turn, language)):
-            sound = sources.prompt(f"digits/{digit}", language).load()
-            loud = np.flatnonzero(np.abs(sound) > QUIET)
-            parts += [sound[loud[0] : loud[-1] + 1], *[pause] * (4 if at % GROUP == GROUP - 1 else 1)]
-        return np.concatenate([*parts, pause, pause])
+            return espeak(call, turn)
+        digits = (sources.prompt(f"digits/{digit}", call.language).load() for digit in said_digits(turn, call.language))
+        return _spliced(np.zeros(0, np.float32), digits)
 
     return say
 
 
-def spliced_calls(seed: int, half: str, per_cell: int) -> Iterator[PlantedCall]:
+def read_digits(sources: Sources, digits: Path, half: Half = "report") -> Say:
+    """Return a voice that says a real sentence before real digits and letters, and all else as espeak.
+
+    `digits`: the folder `recordings` of the Free Spoken Digit Dataset, files DIGIT_SPEAKER_NUMBER.wav; each call has
+    one of its speakers. The sentences are utterances of LibriSpeech, letters are prompts of Asterisk.
+    """
+    clips = [clip for clips in sources.utterances(half).values() for clip in clips]
+    clips = [clip for clip in clips if set(clip.text.split()).isdisjoint(pack("en").numbers)]
+    sentences = [sound for sound in (clip.load() for clip in clips) if len(sound) <= MAX_CARRIER * SAMPLE_RATE]
+    speakers = sorted({path.stem.split("_")[1] for path in digits.glob("0_*_0.wav")})
+
+    def say(call: PlantedCall, turn: Turn) -> SpokenTurn:
+        if not turn.secret:
+            return espeak(call, turn)
+        rng = random.Random(" ".join(turn.words))
+        speaker, number = rng.choice(speakers), rng.randrange(50)
+        units = str(pack(call.language).get("numbers", "units")).split()
+        symbols = (turn.words[at].lower().strip(".,") for at in sorted(turn.secret))
+        symbols = (str(units.index(word)) if word in units else word for word in symbols)
+        sounds = (
+            load(digits / f"{symbol}_{speaker}_{(number + at) % 50}.wav") if symbol.isdigit()
+            else sources.prompt(f"letters/{symbol}").load()
+            for at, symbol in enumerate(symbols)
+        )  # fmt: skip
+        return _spliced(rng.choice(sentences), sounds)
+
+    return say
+
+
+def _spliced(before: Sound, sounds: Iterator[Sound]) -> SpokenTurn:
+    """Return sounds one after the other, with their seconds."""
+    pause = np.zeros(int(DIGIT_PAUSE * SAMPLE_RATE), np.float32)
+    parts, length, seconds = [pause] * 4, 4 * len(pause), []
+    if len(before):
+        parts += [_level(before), *[pause] * 4]
+        length = sum(map(len, parts))
+    for at, sound in enumerate(sounds):
+        loud = np.flatnonzero(np.abs(sound) > QUIET)
+        part = _level(sound[loud[0] : loud[-1] + 1])
+        seconds.append((length / SAMPLE_RATE, (length + len(part)) / SAMPLE_RATE))
+        parts += [part, *[pause] * (4 if at % GROUP == GROUP - 1 else 1)]
+        length = sum(map(len, parts))
+    return SpokenTurn(np.concatenate([*parts, pause, pause, pause]).astype(np.float32), tuple(seconds))
+
+
+def _level(sound: Sound) -> Sound:
+    return sound * np.float32(LEVEL / (np.sqrt(np.mean(sound**2)) + 1e-9))
+
+
+def spoken_calls(seed: int, half: str, per_cell: int) -> Iterator[PlantedCall]:
+    """Yield calls that are not typed; all kinds and languages in turn, so that a part of them is balanced."""
+    cells = [planted_secrets.cell(seed, half, language, kind) for language in LANGUAGES for kind in KINDS]
+    for _ in range(per_cell):
+        for cell in cells:
+            yield next(call for call in cell if call.way != "typed")
+
+
+def prompted_calls(seed: int, half: str, per_cell: int) -> Iterator[PlantedCall]:
     """Yield calls whose secret is said in single digits after a question, in the languages with recorded digits."""
-    for language in (name for name in PROMPT_VOICES if name in VOICES):
+    for language in (name for name in PROMPT_VOICES if name in LANGUAGES):
         for kind in sorted(OF_DIGITS):
             cell = islice(planted_secrets.cell(seed, half, language, kind), MAX_TRIED)
-            yield from islice((call for call in cell if _is_digits(call)), per_cell)
+            yield from islice((call for call in cell if _is_symbols(call, letters=False)), per_cell)
 
 
-def _is_digits(call: PlantedCall) -> bool:
-    secret = [turn for turn in call.turns if turn.secret]
+def read_calls(seed: int, half: str, per_cell: int) -> Iterator[PlantedCall]:
+    """Yield English calls whose secret is said in single digits and letters after a question."""
+    for kind in OF_SYMBOLS:
+        cell = islice(planted_secrets.cell(seed, half, "en", kind), MAX_TRIED)
+        yield from islice((replace(call, mixed=False) for call in cell if _is_symbols(call, letters=True)), per_cell)
+
+
+def _is_symbols(call: PlantedCall, letters: bool) -> bool:
     words = pack(call.language).get("numbers", "units").split()
-    digits = [turn.words[at].strip(".,") for turn in secret for at in turn.secret]
+    symbols = [turn.words[at].strip(".,") for turn in call.turns for at in turn.secret]
     return (
         len(call.turns) == 6
         and call.way in ("digits", "words")
-        and all(digit in words or digit.isdigit() for digit in digits)
+        and all(word in words or word.isdigit() or (letters and len(word) == 1) for word in symbols)
     )
 
 
-def _digits(turn: Turn, language: str) -> str:
+def said_digits(turn: Turn, language: str) -> str:
     spoken = " ".join(turn.words[at] for at in sorted(turn.secret))
     return "".join(run.text for run in digit_runs(spoken, pack(language), min_digits=1))
 
 
-def _sound(wav: bytes) -> npt.NDArray[np.float32]:
+def _sound(wav: bytes) -> Sound:
     with wave.open(io.BytesIO(wav)) as file:
         samples = np.frombuffer(file.readframes(-1), dtype=np.int16).astype(np.float32) / 32768
         rate = file.getframerate()
-    padded = np.pad(soxr.resample(samples, rate, SAMPLE_RATE), SAMPLE_RATE // 4)
-    return padded.astype(np.float32)
+    return np.pad(soxr.resample(samples, rate, SAMPLE_RATE), SAMPLE_RATE // 4).astype(np.float32)
 
 
-def recognize(call: PlantedCall, say: Say) -> tuple[Recognized, list[int]]:
-    """Return the words of a call without its neutral turns, and the places of the turns that carry the secret."""
-    texts: list[ChunkText] = []
-    secret = []
-    now = 0.0
-    for turn in call.turns[2:-2]:
-        samples = say(turn, call.language)
-        seconds = len(samples) / SAMPLE_RATE
-        chunk = Chunk(0 if call.mixed else turn.channel, now, now + seconds, language=call.language)
-        if turn.secret:
-            secret.append(len(texts))
-        texts += _engine().transcribe([samples], [chunk])
-        now += seconds + 0.5
-    return Recognized(tuple(texts), _engine().name), secret
+def speak(call: PlantedCall, say: Say) -> list[SpokenTurn]:
+    return [say(call, turn) for turn in call.turns[2:-2]]
 
 
-def heard(call: PlantedCall, policy: RedactionPolicy, recognized: Recognized, secret: list[int]) -> Heard:
-    """Return whether nothing of the secret's form is left in the turns that carry it."""
-    masked = mask_words(recognized, find_entities(recognized, policy), policy)
-    texts = [text_of(recognized.texts[at].words) for at in secret]
-    remains = [text_of(masked.texts[at].words) for at in secret]
-    is_hidden = not any(_is_left(text, call) for text in remains)
-    return Heard(is_hidden, _is_recognized(call, " ".join(texts)), " / ".join(texts), " / ".join(remains))
+def hear(call: PlantedCall, say: Say, folder: Path | None = None, whole: bool = False) -> HeardCall:
+    """Recognize a call; with a folder, read what an earlier run recognized in the same turns, or write it there.
+
+    `whole`: the stages of the service divide and check it; else each turn is recognized by itself, which is faster.
+    """
+    turns = tuple(turn.words for turn in call.turns[2:-2])
+    name = sha256(repr((call, turns)).encode()).hexdigest()[:16]
+    path = folder / f"{call.language}-{call.kind}-{name}.json" if folder else None
+    if path and path.is_file():
+        transcript = _STORED.validate_json(path.read_bytes())
+        if transcript.turns == turns:
+            return transcript
+    transcript = _recognize(call, turns, speak(call, say), whole)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_bytes(_STORED.dump_json(transcript))
+        new.replace(path)  # complete or not at all: a run may be killed
+    return transcript
 
 
-def _is_recognized(call: PlantedCall, text: str) -> bool:
-    """Return whether half of the secret is in the recognized text: digits in pairs or longer, otherwise words."""
-    if call.kind is EntityKind.EMAIL:
-        return bool(_EMAIL.search(text))
-    if call.kind in OF_WORDS:
-        words = secret_words(call)
-        return len(words_left(text, words)) >= max(1, len(words) // 2)
-    spoken = "".join(_digits(turn, call.language) for turn in call.turns if turn.secret)
-    digits = "".join(run.text for run in digit_runs(text, pack(call.language), min_digits=1))
-    blocks = SequenceMatcher(None, spoken, digits, autojunk=False).get_matching_blocks()
-    return sum(block.size for block in blocks if block.size >= 2) >= max(2, len(spoken) // 2)
+def _recognize(
+    call: PlantedCall, words: tuple[tuple[str, ...], ...], spoken: list[SpokenTurn], whole: bool
+) -> HeardCall:
+    now, places, planted = 0.0, [], []
+    for turn, sound in zip(call.turns[2:-2], spoken, strict=True):
+        channel = 0 if call.mixed else turn.channel
+        places.append((channel, now, now + len(sound.samples) / SAMPLE_RATE))
+        planted += [(channel, now + start, now + end) for start, end in sound.secret]
+        now = places[-1][2] + PAUSE
+    if whole:
+        recognized = asyncio.run(_by_stages(rows_of(places, spoken)))
+    else:
+        chunks = [Chunk(*place, language=call.language) for place in places]
+        recognized = Recognized(tuple(engine().transcribe([sound.samples for sound in spoken], chunks)), engine().name)
+    carry = [place for place, turn in zip(places, call.turns[2:-2], strict=True) if turn.secret]
+    secret = [
+        at for at, text in enumerate(recognized.texts)
+        if any(text.chunk.channel == channel and text.chunk.start < end and text.chunk.end > start
+               for channel, start, end in carry)
+    ]  # fmt: skip
+    return HeardCall(words, recognized, tuple(secret), tuple(planted), tuple(places))
 
 
-def _is_left(text: str, call: PlantedCall) -> bool:
-    if call.kind is EntityKind.EMAIL:
-        return bool(_EMAIL.search(text))
-    if call.kind in OF_WORDS and words_left(text, secret_words(call)):
-        return True
-    return any(len(run.text) >= 2 for run in digit_runs(text, pack(call.language), min_digits=2))
+def rows_of(places: Sequence[Place], spoken: Sequence[SpokenTurn]) -> npt.NDArray[np.int16]:
+    """Return the sound of both channels."""
+    rows = np.zeros((2, round((places[-1][2] + 1) * SAMPLE_RATE)), np.int16)
+    for (channel, start, _), turn in zip(places, spoken, strict=True):
+        first = round(start * SAMPLE_RATE)
+        sound = np.clip(turn.samples * 32767, -32768, 32767).astype(np.int16)
+        rows[channel, first : first + len(sound)] = sound
+    return rows
 
 
-def secret_words(call: PlantedCall) -> frozenset[str]:
-    """Return the words of a secret in lower case, without stopwords and numbers; the letters of a name as one word."""
-    language = pack(call.language)
-    words = [turn.words[at].lower().strip(".,?!") for turn in call.turns for at in sorted(turn.secret)]
-    if call.kind is EntityKind.SPELLED_NAME:
-        return frozenset(["".join(words).replace("-", "")])
-    common = language.words("text", "stopwords") | frozenset(language.numbers)
-    return frozenset(word for word in words if len(word) > 1 and word not in common and not word.isdigit())
+@contextmanager
+def recording_of(rows: npt.NDArray[np.int16]) -> Iterator[Recording]:
+    """Write a recording of two channels."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "call.wav"
+        soundfile.write(path, rows.T, SAMPLE_RATE, subtype="PCM_16")
+        yield Recording(0, path.as_uri(), "0" * 64, path.stat().st_size)
 
 
-def words_left(text: str, words: frozenset[str]) -> frozenset[str]:
-    """Return those of a secret's words that are in a text, spelled or as a word that is `ALIKE`."""
-    spelled = [re.sub(r"\W", "", letters) for letters in _LETTERS.findall(text.lower())]
-    written = [*re.findall(r"\w+", text.lower()), *spelled]
-    return frozenset(
-        word for word in words if any(SequenceMatcher(None, word, other).ratio() >= ALIKE for other in written)
-    )
+async def _by_stages(rows: npt.NDArray[np.int16]) -> Recognized:
+    """Recognize a recording as the stages of the service do."""
+    workers = LocalWorkers(engine, None)
+    with recording_of(rows) as recording:
+        sound = await workers.hold(load_sound, (recording,), DecodeOptions())
+    recognition = await workers.recognition()
+    limits = recognition.max_chunk_seconds, recognition.packing
+    audio = await workers.compute(analyze_audio, sound, SpeechOptions(), *limits)
+    return await recognize(workers, sound, audio, recognition.engine, ())
