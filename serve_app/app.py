@@ -13,7 +13,6 @@ Ray's dashboard shows arguments. The options of every deployment are built here 
 """
 
 import asyncio
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,8 +30,6 @@ from serve_app.operations.autoscaling import autoscaling, gpu_share, replica_con
 from serve_app.operations.options import ScalingOptions
 from serve_app.settings import Settings
 
-log = logging.getLogger("ray.serve")
-
 EVENTS_POOL_SIZE = 6
 LAST_SPANS_SECONDS = 2.0  # for a stopping Conductor to send its last spans
 
@@ -45,7 +42,7 @@ class ConductorReplica:
     ) -> None:
         """`scaling`: the `ScalingOptions` that the application was deployed with, which may differ from the node's."""
         from db.core.database import Database
-        from serve_app.operations.database_metrics import DatabaseMetrics, report_connections
+        from serve_app.operations.database_metrics import DatabaseMetrics, report_connections, report_replicas
 
         logs.install()
         tracing.start("conductor")
@@ -65,7 +62,7 @@ class ConductorReplica:
         self._facts = DatabaseMetrics(self._events_database, settings.scaling, places)
         self._facts.start()
         self._reports = [
-            asyncio.create_task(self._store_fixed_replicas(settings)),
+            asyncio.create_task(report_replicas(self._events_database, settings.scaling)),
             asyncio.create_task(report_connections(self._database, "Conductor")),
             asyncio.create_task(report_connections(self._events_database, "Events")),
         ]
@@ -107,21 +104,6 @@ class ConductorReplica:
             "retention": self._retention,
             "run": self._runs,
         }
-
-    async def _store_fixed_replicas(self, settings: Settings) -> None:
-        """Store the number of replicas of deployments with a fixed number, for which no scaling policy does.
-
-        Failure is logged and ignored: this only affects metrics.
-        """
-        from db.queue import backlog
-
-        try:
-            for name in settings.scaling.assumed_rtfx:
-                bounds = settings.scaling.replicas_of(name)
-                if bounds.min_replicas == bounds.max_replicas:
-                    await backlog.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)
-        except Exception as error:
-            log.warning("the number of replicas could not be stored: %s", type(error).__name__)
 
     async def check_health(self) -> None:
         if not self._loop.alive:

@@ -62,10 +62,19 @@ async def heartbeat(database: Database, name: str = CONDUCTOR) -> None:
 
 
 async def backup_age(database: Database) -> float | None:
-    """Return the seconds since the last complete backup; None before the first."""
-    age = sa.text("SELECT extract(epoch FROM now() - heartbeat_at)::float AS age FROM engines WHERE name = :name")
-    row = await database.first(EVERY_WORKSPACE, age, {"name": BACKUP})
-    return row.age if row else None
+    """Return the seconds since the last complete backup.
+
+    Before the first, it is the time since PostgreSQL archived WAL, or else since the first workspace was created. None
+    without a backup, an archive and calls.
+    """
+    age = sa.text("""
+        SELECT extract(epoch FROM now() - coalesce(
+            (SELECT heartbeat_at FROM engines WHERE name = :name),
+            (SELECT last_archived_time FROM pg_stat_archiver),
+            (SELECT min(created_at) FROM workspaces WHERE EXISTS (SELECT FROM calls))))::float
+    """)
+    ages: list[float | None] = await database.column(EVERY_WORKSPACE, age, {"name": BACKUP})
+    return ages[0]
 
 
 @cache

@@ -50,3 +50,15 @@ class Cluster:
             self._well[name] = (running, time.monotonic() + WELL_SECONDS)
             return PartState(True)
         return PartState(False, "no model; see `switchboard status`")
+
+
+def replica_counts() -> dict[str, tuple[int, int]]:
+    """Return the running and the wanted replicas of each deployment, as Serve's controller reports them."""
+    from ray.serve.context import _get_global_client  # `serve.status` omits the wanted number
+
+    deployments: dict[str, tuple[int, int]] = {}
+    for application in _get_global_client().get_serve_details()["applications"].values():
+        for name, deployment in application["deployments"].items():
+            running = sum(replica["state"] == "RUNNING" for replica in deployment["replicas"])
+            deployments[name] = (running, deployment["target_num_replicas"])
+    return deployments

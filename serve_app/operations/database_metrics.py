@@ -19,7 +19,7 @@ from db.records import file_deletions
 from db.server import readiness
 from pipeline.fetch.room import free_bytes
 from pipeline.observability.metrics import Gauge
-from serve_app.operations import metric_names
+from serve_app.operations import cluster, metric_names
 from serve_app.operations.estimates import STAGES, Estimate
 from serve_app.operations.options import ScalingOptions
 
@@ -101,11 +101,12 @@ class DatabaseMetrics:
             self._set_gauge(metric_names.QUEUE_AUDIO, sum(work.audio_seconds.values()), deployment=deployment)
             self._set_gauge(metric_names.QUEUE_DRAIN, estimate.drain_seconds(deployment), deployment=deployment)
             self._set_gauge(metric_names.RTFX, 3600.0 / hour, deployment=deployment)
-            if (state := estimate.state(deployment)) is not None:
-                self._set_gauge(metric_names.REPLICAS, state.replicas, deployment=deployment, state="running")
-                self._set_gauge(metric_names.REPLICAS, state.wanted, deployment=deployment, state="wanted")
             if (price := self._scaling.replicas_of(deployment).price_per_hour) is not None:
                 self._set_gauge(metric_names.COST, price * hour / 3600, deployment=deployment)
+        for state in backlog.engines:
+            if state.name != readiness.BACKUP:
+                self._set_gauge(metric_names.REPLICAS, state.replicas, deployment=state.name, state="running")
+                self._set_gauge(metric_names.REPLICAS, state.wanted, deployment=state.name, state="wanted")
 
     def _set_gauge(self, gauge: Gauge, value: float, **labels: str) -> None:
         self._series[gauge, tuple(labels.items())] = None
@@ -125,4 +126,20 @@ async def report_connections(database: Database, deployment: str) -> None:
         waiting = waited / max(now - seen_at, SECONDS)
         seconds_waited, seen_at = seconds_waited + waited, now
         metric_names.POSTGRES_WAITING.set(waiting, deployment=deployment)
+        await asyncio.sleep(SECONDS)
+
+
+async def report_replicas(database: Database, scaling: ScalingOptions) -> None:
+    """Store the replicas of each deployment that no scaling policy of ours counts, until canceled."""
+    bounds = {name: scaling.replicas_of(name) for name in STAGES}
+    fixed = [name for name, replicas in bounds.items() if replicas.min_replicas == replicas.max_replicas]
+    while True:
+        try:
+            counts = await asyncio.to_thread(cluster.replica_counts)
+            for name in ("Intake", "Api", "Console", *fixed):
+                await queue.note_replicas(database, name, *counts.get(name, (0, 0)))
+        except OUTAGES:
+            pass  # logged by every loop of the Conductor
+        except Exception as error:  # Serve's controller is starting again
+            log.warning("metrics: the number of replicas could not be stored: %s", type(error).__name__)
         await asyncio.sleep(SECONDS)

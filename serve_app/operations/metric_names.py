@@ -92,9 +92,9 @@ COST = Gauge(
 )
 REPLICAS = Gauge(
     "switchboard_replicas",
-    "Replicas of a deployment that processes calls.",
+    "Replicas of a deployment.",
     "Conductor",
-    {"deployment": DEPLOYMENTS, "state": "`running`, `wanted`"},
+    {"deployment": f"`Intake`, `Api`, `Console`, {DEPLOYMENTS}", "state": "`running`, `wanted`"},
 )
 
 WEBHOOK_ATTEMPTS = Counter(
@@ -131,7 +131,8 @@ DATABASE_ROOM = Gauge(
 )
 BACKUP_AGE = Gauge(
     "switchboard_backup_age_seconds",
-    "Time since the last complete `switchboard backup create`; none before the first.",
+    "Time since the last complete `switchboard backup create`; before the first, since PostgreSQL archived WAL, or else"
+    " since the first workspace was created, if there are calls.",
     "Conductor",
 )
 

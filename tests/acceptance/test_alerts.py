@@ -26,11 +26,13 @@ import httpx
 import psycopg
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 import yaml
 
+from db.core.database import EVERY_WORKSPACE
 from db.events import endpoints
 from db.secrets.encryption import Sealer
-from db.server import embedded, migrate
+from db.server import embedded, migrate, readiness
 from serve_app.service.ports import free_port
 from serve_app.webhooks import signing
 from tests import fixture_checkpoints
@@ -247,6 +249,15 @@ async def more_calls_than_room(stand: Stand) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def never_backed_up(stand: Stand) -> AsyncIterator[None]:
+    database = stand.client.database
+    await database.change(EVERY_WORKSPACE, sa.text("DELETE FROM engines WHERE name = 'Backup'"))
+    async with stand.aging("workspaces", ("created_at",), 72.0, "true"):
+        yield
+    await readiness.heartbeat(database, readiness.BACKUP)
+
+
+@asynccontextmanager
 async def service_down(stand: Stand) -> AsyncIterator[None]:
     assert await asyncio.to_thread(stand.service.stop) == 0
     yield
@@ -259,10 +270,13 @@ FAULTS: dict[str, tuple[Fault, set[str]]] = {
     "PostgreSQL is down": (postgresql_stopped, {"DatabaseDown", "SubmissionsRefused"}),
     "the disk of PostgreSQL is full": (postgresql_without_disk, {"DatabaseFull", "SubmissionsRefused"}),
     "a table of PostgreSQL is locked": (table_locked, {"ConnectionsExhausted", "SubmissionsRefused"}),
-    "no Intake": (lambda stand: stand.killing("Intake"), {"IntakeGone"}),
+    "no Intake": (lambda stand: stand.killing("Intake"), {"IntakeGone", "ReplicasMissing"}),
+    "no Api": (lambda stand: stand.killing("Api"), {"ReplicasMissing"}),
+    "no Console": (lambda stand: stand.killing("Console"), {"ReplicasMissing"}),
     "no Conductor": (lambda stand: stand.killing("Conductor"), {"ConductorGone"}),
     "the disk of recordings fills up": (recordings_disk_fills_up, {"DiskAlmostFull"}),
     "the last backup is three days old": (lambda stand: stand.aging(*BACKUP), {"BackupOld"}),
+    "there was never a backup": (never_backed_up, {"BackupOld"}),
     "a receiver of events hangs": (receiver_hangs, {"WebhooksLate"}),
     "recordings are no sound": (lambda stand: stand.sending(Path(__file__)), {"JobsFail"}),
     "an engine has no model": (engine_without_model, {"EngineWithoutModel"}),
@@ -287,7 +301,7 @@ def settings(recordings: Path, checkpoint: Path, haproxy: int) -> dict[str, str]
 
 
 def back_up(service: RunningService, folder: Path) -> None:
-    """Create a backup, without which there is no age."""
+    """Create a backup."""
     variables = {"SWITCHBOARD_DATABASE_URL": service.database_url, "SWITCHBOARD_SECRETS_KEYS": f'["{SECRETS_KEY}"]'}
     variables |= {name: service.extra[name] for name in ("SWITCHBOARD_STORAGE",)}
     command = [sys.executable, "-m", "serve_app.cli", "backup", "create", str(folder / "backups")]

@@ -117,6 +117,7 @@ def all_checks(gpus: int | None = None) -> Checks:
         ("secrets", lambda: service.sealing(settings)),
         ("stored secrets", lambda: service.stale_secrets(settings)),
         ("retention", lambda: service.retention(settings)),
+        ("backups", lambda: service.backups(settings)),
     ]
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from db.server.readiness import has_room
+from db.server.readiness import backup_age, has_room
 from pipeline.fetch import room
 from serve_app.cli.doctor.command import Check, Level, bad, good, is_private_host, warn
 from serve_app.cli.ui.output import counted
@@ -27,6 +27,7 @@ from serve_app.service.run_folder import running
 if TYPE_CHECKING:
     from db.core.database import Database
 
+MAX_BACKUP_AGE_SECONDS = 2 * 86400  # a nightly one may fail once
 MIN_FREE_BYTES = 5 << 30  # bytes: a day of a small team's recordings
 CONNECT_SECONDS = 5
 JOBS = ("/api/job_agent/jobs/", "/api/jobs/")  # job endpoints of a dashboard agent and a dashboard
@@ -339,16 +340,12 @@ def sealing(settings: Any) -> Iterator[Check]:
 
 def stale_secrets(settings: Any) -> Iterator[Check]:
     """Check for secrets that were stored before the first key was set; `reseal` seals them."""
-    from db.server import migrate
-    from serve_app.cli.ui.database import running_embedded
-
-    url = settings.database_url or running_embedded(settings)
-    if url is None or not migrate.is_current(url):
-        return  # another check reports it
-    urls, sealer = settings.url_sealer(), settings.sealer()
-    if not sealer.seals:
-        return
     from db.secrets import rotate
+
+    url = _current_database(settings)
+    urls, sealer = settings.url_sealer(), settings.sealer()
+    if url is None or not sealer.seals:
+        return
 
     async def stale(database: "Database") -> list[str]:
         tables = await rotate.stale_secrets(database, sealer)
@@ -379,12 +376,10 @@ async def _asked(url: str, question: Callable[["Database"], Awaitable[T]]) -> T:
 def retention(settings: Any) -> Iterator[Check]:
     """Check that recordings or calls have a retention period in every workspace."""
     from db.records.retention import is_unlimited
-    from db.server import migrate
-    from serve_app.cli.ui.database import running_embedded
 
-    url = settings.database_url or running_embedded(settings)
-    if url is None or not migrate.is_current(url):
-        return  # another check reports it
+    url = _current_database(settings)
+    if url is None:
+        return
     if asyncio.run(_asked(url, is_unlimited)):
         yield warn(
             "retention",
@@ -393,6 +388,31 @@ def retention(settings: Any) -> Iterator[Check]:
         )
     else:
         yield good("retention", "recordings or calls have a period in every workspace")
+
+
+def backups(settings: Any) -> Iterator[Check]:
+    """Check the age of the last backup as the alert SwitchboardBackupOld does."""
+    url = _current_database(settings)
+    if url is None:
+        return
+    age = asyncio.run(_asked(url, backup_age))
+    if age is None or age <= MAX_BACKUP_AGE_SECONDS:
+        yield good("backups", "none overdue")
+    else:
+        yield warn(
+            "backups",
+            f"no complete backup for {counted(int(age // 86400), 'day')}",
+            "Run `switchboard backup create FOLDER` every night, unless snapshots of the server replace it.",
+        )
+
+
+def _current_database(settings: Any) -> str | None:
+    """Return the URL of the database if it runs with this version's schema; otherwise another check reports it."""
+    from db.server import migrate
+    from serve_app.cli.ui.database import running_embedded
+
+    url = settings.database_url or running_embedded(settings)
+    return url if url and migrate.is_current(url) else None
 
 
 def analysis(settings: Any) -> Iterator[Check]:

@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
 import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -139,3 +141,51 @@ async def test_a_failure_and_a_retry_are_counted_by_their_code(
         await asyncio.sleep(0.1)
     await conductor.stop()
     assert expected.items() <= recorded.items()
+
+
+class FailsLater:
+    """Starts until its file is removed."""
+
+    def __init__(self, file: Path) -> None:
+        file.read_text()
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+async def test_a_replica_that_dies_and_does_not_start_again_is_missing(
+    world: World, recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray import serve
+
+    monkeypatch.setattr(database_metrics, "SECONDS", 0.2)
+    (tmp_path / "present").touch()
+    deployment = serve.deployment(name="Api", num_replicas=2)(FailsLater).options(
+        ray_actor_options={"num_cpus": 0}, health_check_period_s=0.2, graceful_shutdown_wait_loop_s=0.1
+    )
+    handle = await asyncio.to_thread(
+        serve.run, deployment.bind(tmp_path / "present"), name="readers", route_prefix=None
+    )
+    reports = asyncio.create_task(database_metrics.report_replicas(world.database, PRICED))
+
+    async def until(*expected: int) -> None:
+        async with asyncio.timeout(60):
+            while [recorded.get(("replicas", "Api", state)) for state in ("running", "wanted")] != [*expected]:
+                await asyncio.sleep(0.1)
+                await DatabaseMetrics(world.database, PRICED).look()
+
+    try:
+        await until(2, 2)
+        (tmp_path / "present").unlink()
+        os.kill(await handle.pid.remote(), signal.SIGKILL)
+        await until(1, 2)
+        await asyncio.sleep(1)  # longer than Serve takes for another try
+        await until(1, 2)
+        await asyncio.to_thread(serve.delete, "readers")
+        await until(0, 0)
+    finally:
+        reports.cancel()
+        await asyncio.to_thread(serve.delete, "readers")
+    names = {key[1] for key in recorded if key[0] == "replicas"}
+    assert names == {"Intake", "Api", "Console", "Conductor", "Transcriber", "Diarizer"}, "and no row of another kind"

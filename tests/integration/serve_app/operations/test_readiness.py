@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -6,9 +7,11 @@ from db.core.database import Database
 from db.server import readiness
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
+from serve_app.cli.doctor import service
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.operations.readiness import IDLE, Parts, PartState, Readiness
+from serve_app.settings import Settings
 from tests.postgres import World
 from tests.support.conductors import until
 
@@ -75,3 +78,20 @@ def test_the_newest_revision_by_file_name_is_alembics_head() -> None:
     from db.server.migrate import _head
 
     assert readiness.revisions()[-1] == _head()
+
+
+async def test_a_backup_is_overdue_after_the_last_one_or_after_the_start_of_a_service_with_calls(world: World) -> None:
+    async def age_and_check() -> tuple[int | None, str]:
+        age = await readiness.backup_age(world.database)
+        settings = Settings(database_url=world.database.url)
+        (check,) = await asyncio.to_thread(lambda: list(service.backups(settings)))
+        return (None if age is None else round(age / 86400), f"{check.level}: {check.found}")
+
+    await world.execute("UPDATE workspaces SET created_at = now() - interval '3 days'")
+    assert await age_and_check() == (None, "good: none overdue"), "without calls there is nothing to lose"
+    await world.submit()
+    assert await age_and_check() == (3, "warn: no complete backup for 3 days")
+    await readiness.heartbeat(world.database, readiness.BACKUP)
+    assert await age_and_check() == (0, "good: none overdue")
+    await world.execute("UPDATE engines SET heartbeat_at = now() - interval '5 days'")
+    assert await age_and_check() == (5, "warn: no complete backup for 5 days")

@@ -134,6 +134,11 @@ QUIET = {
     'ray_switchboard_job_retries_total{code="engine_unavailable"}': "0x120",
     'ray_switchboard_replicas{deployment="Transcriber",state="wanted"}': "2x120",
     'ray_switchboard_replicas{deployment="Transcriber",state="running"}': "2x120",
+    **{
+        f'ray_switchboard_replicas{{deployment="{name}",state="{state}"}}': "1x120"
+        for name in ("Intake", "Api", "Console")
+        for state in ("running", "wanted")
+    },
     "ray_switchboard_webhook_lag_seconds": "3x120",
     'ray_switchboard_postgres_waiting{deployment="Intake"}': "0x120",
     'ray_switchboard_call_turnaround_seconds_bucket{le="60"}': "0+60x120",
@@ -160,8 +165,9 @@ FAULTS: dict[str, tuple[dict[str, str | None], set[str]]] = {
         {"ConductorGone"},
     ),
     "no Intake": (
-        {name: None for name in QUIET if re.search("postgres_waiting|submissions", name)},
-        {"IntakeGone"},
+        {name: None for name in QUIET if re.search("postgres_waiting|submissions", name)}
+        | {'ray_switchboard_replicas{deployment="Intake",state="running"}': "0x120"},
+        {"IntakeGone", "ReplicasMissing"},
     ),
     "the service is down": (
         {name: None for name in QUIET if name.startswith("ray_")}
@@ -191,6 +197,10 @@ FAULTS: dict[str, tuple[dict[str, str | None], set[str]]] = {
             'ray_switchboard_jobs_ended_total{kind="process",state="done"}': "0x120",
         },
         {"CallsStandStill", "QueueOld"},
+    ),
+    "no Api starts": (
+        {'ray_switchboard_replicas{deployment="Api",state="running"}': "0x120"},
+        {"ReplicasMissing"},
     ),
     "a replica is missing": (
         {'ray_switchboard_replicas{deployment="Transcriber",state="running"}': "1x120"},
