@@ -281,6 +281,8 @@ def test_a_database_is_archived_and_restored_to_a_moment_under_another_name(char
     store = {"objectStore": "archive"}
     archived = database(archive=store)
     assert all_faults(archived) == []
+    # Helm leaves it at an uninstall, a rollback and a restore: the operator would delete its volumes with it.
+    assert archived["Cluster"]["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     (plugin,) = archived["Cluster"]["spec"]["plugins"]
     assert plugin["isWALArchiver"] and plugin["parameters"] == {"barmanObjectName": "archive"}
     assert archived["ScheduledBackup"]["spec"]["cluster"]["name"] == archived["Cluster"]["metadata"]["name"]
@@ -335,6 +337,12 @@ def test_another_setting_makes_new_pods(chart: Any) -> None:
 def test_the_chart_runs_the_ray_of_the_lock(chart: Any) -> None:
     version = render(chart, LEAST)["RayService"]["spec"]["rayClusterConfig"]["rayVersion"]
     assert f"\nray=={version} " in (ROOT / "requirements.lock").read_text()
+
+
+def test_a_name_that_kuberay_does_not_take_is_refused(chart: Any) -> None:
+    assert chart.render(LEAST, name="c" * 43, namespace="voice")
+    with pytest.raises(helm_python.HelmError, match=r"at most 43 characters"):
+        chart.render(LEAST, name="c" * 44, namespace="voice")
 
 
 def test_a_value_that_does_not_exist_is_refused(chart: Any) -> None:
