@@ -20,6 +20,8 @@ from starlette.types import Receive, Scope, Send
 from serve_app.http.options import Places
 from serve_app.http.problems import ResponseCut, TooManyAtOnce, Unavailable
 
+MAX_REST_SECONDS = 0.5  # a first search loads the model for search by meaning: the next one need not wait as long
+
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
@@ -47,7 +49,7 @@ class Admission:
         try:
             yield
         finally:
-            self._leave(workspace, key, self._places.rest * (time.monotonic() - begin))
+            self._leave(workspace, key, min(MAX_REST_SECONDS, self._places.rest * (time.monotonic() - begin)))
 
     async def _enter(self, workspace: Hashable, key: Hashable) -> None:
         if self._is_free(workspace, key):

@@ -58,6 +58,12 @@ async def searching(client: httpx.AsyncClient, path: str) -> AsyncIterator[Count
             assert isinstance(ended, asyncio.CancelledError), ended
 
 
+async def until_one_is_answered(statuses: Counter[int]) -> None:
+    async with asyncio.timeout(60):
+        while not statuses[200]:
+            await asyncio.sleep(0.02)
+
+
 async def with_passages(world: World, count: int) -> World:
     """Store calls of a workspace with their passages, and one of another, which is returned."""
     other = await new_world(world.database)
@@ -83,7 +89,8 @@ async def test_searches_by_meaning_of_one_key_leave_others_served(world: World, 
                     answer = await neighbor.get(path)
                     assert answer.status_code == 200
                     assert len(answer.json()["items"]) == 1
-    assert statuses.keys() <= {200, 429} and statuses[200]
+                await until_one_is_answered(statuses)
+    assert statuses.keys() <= {200, 429}
 
 
 async def test_searches_of_one_session_leave_the_pages_of_others_served(
@@ -102,7 +109,8 @@ async def test_searches_of_one_session_leave_the_pages_of_others_served(
                 for path in ("/calls", f"/calls?by=meaning&text={QUESTION}", "/calls?text=subscription") * 4:
                     assert (await neighbor.get(path)).status_code == 200
                 own = [(await crowd.get("/people")).status_code for _ in range(3)]
-    assert statuses.keys() <= {200, 429} and statuses[200]
+                await until_one_is_answered(statuses)
+    assert statuses.keys() <= {200, 429}
     assert own == [200] * 3  # its searches take no places of its other pages
 
 
