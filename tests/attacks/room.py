@@ -73,7 +73,7 @@ async def until_answered(
         except httpx.TransportError:
             await asyncio.sleep(0.1)
             continue
-        if response.status_code not in (429, 503):
+        if response.status_code not in (408, 429, 503):  # 408: Serve gave a replica up, whatever it did
             assert response.status_code in answered, response.text
             return response
         await asyncio.sleep(0.2)
