@@ -10,7 +10,7 @@ class Places:
     """Limits of one kind of work in a process.
 
     `waiting`: requests of a key that may wait, for up to `seconds`; of a workspace twice as many. `rest`: how long a
-    place counts against its key and workspace after the work, in times of the work: so that others get the machine.
+    place counts against its key and workspace after the work, as a multiple of its time: others go first.
     """
 
     total: int
