@@ -30,7 +30,7 @@ from serve_app.experiments.configuration import Changes, SettingRefused
 from serve_app.http.admission import Admission, Watch
 from serve_app.http.auth import EDIT, READ, Authenticator, UnknownKeyLimiter
 from serve_app.http.camel_json import dump, to_camel_json, to_json
-from serve_app.http.limits import Buckets, read_body
+from serve_app.http.limits import Buckets, LateRefusals, read_body
 from serve_app.http.options import LimitOptions, Work
 from serve_app.http.problems import TooManyRequests, Unavailable
 from serve_app.http.worker import WorkerLost
@@ -179,6 +179,7 @@ class Authorizer:
         self._source = source
         self._places = {work: Admission(places, options.RETRY_AFTER_SECONDS) for work, places in options.PLACES.items()}
         self._buckets = Buckets(options.per_minute, options.burst)
+        self._late_refusals = LateRefusals(options.LATE_REFUSALS)
         self._keys = Authenticator(
             self._find,
             remember_seconds=0.0,  # a revoked key stops working immediately
@@ -193,6 +194,13 @@ class Authorizer:
         """
         headers = request.headers.getlist("authorization")
         sender = await self._keys.sender(headers, self._source(request), route.scope, route.also)
+        try:
+            return await self._answer(request, route, sender)
+        except TooManyRequests as refusal:
+            await self._late_refusals.delay(sender.key_id, refusal)
+            raise
+
+    async def _answer(self, request: Request, route: Route, sender: Sender) -> Response:
         try:
             allowance = self._buckets.take(sender.key_id)
         except TooManyRequests as refused:

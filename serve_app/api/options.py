@@ -12,6 +12,7 @@ class ApiOptions(BaseModel):
 
     BURST_SECONDS: ClassVar[float] = 15.0  # burst of an idle key: its rate over this time
     RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
+    LATE_REFUSALS: ClassVar[int] = 256  # that wait because their keys did not; a quarter of REQUESTS
     UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0  # as for submissions
     STREAM_SECONDS: ClassVar[float] = 600.0  # then a stream of events ends; the client resumes it
     EXPORT_SECONDS: ClassVar[float] = 7200.0  # then an export or a download is cut off
@@ -34,7 +35,7 @@ class ApiOptions(BaseModel):
         Work.WRITE: Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0),
         Work.UPLOAD: Places(total=32, per_workspace=16, per_key=8, waiting=0, seconds=0.0),
         Work.STREAM: Places(total=128, per_workspace=96, per_key=16, waiting=0, seconds=0.0),
-        Work.EXPORT: Places(total=4, per_workspace=3, per_key=2, waiting=0, seconds=0.0),
+        Work.EXPORT: Places(total=4, per_workspace=2, per_key=1, waiting=0, seconds=0.0),
     }
     SOUND_BYTES: ClassVar[int] = 2 << 30  # cache of decoded audio of a replica
 

@@ -1,5 +1,6 @@
 import asyncio
 import math
+import random
 import re
 import time
 from collections.abc import Sequence
@@ -109,3 +110,28 @@ class Buckets:
     def _sweep(self, now: float) -> None:
         filled_since = now - self._burst / self._per_second
         self._levels = {key: bucket for key, bucket in self._levels.items() if bucket[1] > filled_since}
+
+
+class LateRefusals:
+    """Delays refusals of keys that do not wait for Retry-After: to refuse takes about as much time as to read.
+
+    At most `at_once` are delayed; others are sent immediately.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._delayed = 0
+        self._until: dict[UUID, float] = {}  # when the Retry-After of a key's last refusal is over
+
+    async def delay(self, key: UUID, refusal: TooManyRequests) -> None:
+        """Wait for half to all of the Retry-After of a refusal that follows another one too soon."""
+        seconds, now = float(refusal.headers["Retry-After"]), time.monotonic()
+        is_early = now < self._until.pop(key, now)
+        self._until = {other: until for other, until in self._until.items() if until > now} | {key: now + seconds}
+        if not is_early or self._delayed >= self._at_once:
+            return
+        self._delayed += 1
+        try:
+            await asyncio.sleep(seconds * random.uniform(0.5, 1.0))  # noqa: S311 (spreads requests)
+        finally:
+            self._delayed -= 1

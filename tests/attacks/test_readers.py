@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -19,10 +20,12 @@ from db.workspace import keys
 from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Turn, Word
 from pipeline.speakers.profile import Voices
+from serve_app.api import export
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
 from serve_app.console.app import build_console
 from serve_app.http.admission import Admission
+from serve_app.http.limits import LateRefusals
 from serve_app.http.options import LimitOptions, Places, Work
 from serve_app.http.problems import TooManyAtOnce, Unavailable
 from serve_app.settings import Settings
@@ -264,6 +267,36 @@ async def test_a_key_rests_as_long_as_its_work_took_and_nobody_else_does() -> No
     again = asyncio.create_task(seconds_until_free("a"))
     assert await seconds_until_free("b") < 0.2
     assert 0.4 < await again < 1.5  # no longer than half a second and what the machine takes
+
+
+async def test_a_key_that_does_not_wait_is_refused_late_and_no_other() -> None:
+    late, refusal = LateRefusals(at_once=2), TooManyAtOnce(1)
+
+    async def seconds_of(key: UUID) -> float:
+        begin = time.monotonic()
+        await late.delay(key, refusal)
+        return time.monotonic() - begin
+
+    hasty, patient = uuid4(), uuid4()
+    assert await seconds_of(hasty) < 0.1
+    delays = await asyncio.gather(*(seconds_of(hasty) for _ in range(3)), seconds_of(patient))
+    assert all(0.5 <= seconds < 1.4 for seconds in delays[:2])
+    assert max(delays[2:]) < 0.1  # beyond `at_once`, and the first refusal of a key
+    await asyncio.sleep(1.0)
+    assert await seconds_of(hasty) < 0.1  # it waited
+
+
+async def test_an_export_rests(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await long_calls(api.world, 8, index=False)
+
+    def seconds(rest: float) -> float:
+        monkeypatch.setattr(export, "REST", rest)
+        begin = time.monotonic()
+        assert len(api.get("/export", api.wide, include="transcript").text.splitlines()) == 8
+        return time.monotonic() - begin
+
+    seconds(0.0)  # starts the worker
+    assert seconds(5.0) > 2.5 * seconds(0.0)
 
 
 async def test_a_canceled_request_leaves_no_place_taken() -> None:

@@ -1,10 +1,11 @@
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from db.core.database import Database
-from db.server import readiness
+from db.server import embedded, migrate, readiness
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.cli.doctor import service
@@ -12,7 +13,7 @@ from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.options import ProcessingOptions
 from serve_app.operations.readiness import IDLE, Parts, PartState, Readiness
 from serve_app.settings import Settings
-from tests.postgres import World
+from tests.postgres import NOT_DURABLE, World, new_world
 from tests.support.conductors import until
 
 
@@ -95,3 +96,23 @@ async def test_a_backup_is_overdue_after_the_last_one_or_after_the_start_of_a_se
     assert await age_and_check() == (0, "good: none overdue")
     await world.execute("UPDATE engines SET heartbeat_at = now() - interval '5 days'")
     assert await age_and_check() == (5, "warn: no complete backup for 5 days")
+
+
+async def test_archived_wal_counts_as_a_backup_until_one_is_made(tmp_path: Path) -> None:
+    url = embedded.start(tmp_path, {**NOT_DURABLE, "archive_mode": "on", "archive_command": "true"}, outlives=False)
+    migrate.migrate(url)
+    try:
+        async with await Database.open(url) as database:
+            world = await new_world(database)
+            await world.execute("UPDATE workspaces SET created_at = now() - interval '3 days'")
+            await world.submit()
+
+            async def archived() -> bool:
+                await world.execute("SELECT pg_switch_wal()")
+                return bool(await world.rows("SELECT FROM pg_stat_archiver WHERE last_archived_time IS NOT NULL"))
+
+            await until(archived)
+            age = await readiness.backup_age(database)
+            assert age is not None and age < 600.0
+    finally:
+        embedded.stop(tmp_path)
