@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.pages import Page, Place, aware, gather
-from db.core.rows import filter_by, has_number, read
+from db.core.rows import filter_by, has_number
 from db.core.tables import (
     PRESENT,
     call_outcomes,
@@ -19,7 +19,6 @@ from db.core.tables import (
     calls,
     contacts,
     corrections,
-    events,
     findings,
     members,
     tasks,
@@ -39,7 +38,6 @@ from pipeline.domain.edits import EditKind
 from pipeline.domain.insight import Contact
 from pipeline.domain.telephone import e164
 
-MAX_CHANGES = 2_000  # per query
 MAX_CALLS_WITH_HITS = 50  # on a page; an hour of talk takes 20 ms to search
 
 
@@ -390,53 +388,3 @@ def _has_outcome(workspace_id: UUID, *conditions: sa.ColumnElement[bool]) -> sa.
     """Return the condition on outcomes of the present recording; those of another recording do not count."""
     call_pks = sa.select(call_outcomes.c.call_pk).where(call_outcomes.c.workspace_id == workspace_id, *conditions)
     return sa.and_(calls.c.id.in_(call_pks), sa.exists(sa.select(1).where(PRESENT).correlate(calls)))
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A call after its latest change."""
-
-    call_id: UUID
-    team_id: UUID
-    state: str
-    start_time: datetime
-    updated_at: datetime
-
-
-_CHANGE_FIELDS = tuple(calls.c[name] for name in Change.__dataclass_fields__)
-
-
-async def changes_since(database: Database, reader: Reader, at: datetime) -> list[Change]:
-    """Return calls that changed after `at`, the earliest change first."""
-    query = (
-        sa.select(*_CHANGE_FIELDS)
-        .where(calls.c.workspace_id == reader.workspace_id, calls.c.updated_at > at)
-        .order_by(calls.c.updated_at, calls.c.id)
-        .limit(MAX_CHANGES)
-    )
-    return [read(Change, row) for row in await database.rows(reader, query)]
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """An erased call."""
-
-    call_id: UUID
-    team_id: UUID
-    deleted_at: datetime
-
-
-async def deletions_since(database: Database, reader: Reader, at: datetime) -> list[Deletion]:
-    """Return the calls erased after `at`, the earliest first, as long as their events are stored."""
-    data = events.c.data
-    query = (
-        sa.select(
-            sa.cast(data["callId"].astext, sa.Uuid()).label("call_id"),
-            sa.cast(data["teamId"].astext, sa.Uuid()).label("team_id"),
-            events.c.at.label("deleted_at"),
-        )
-        .where(events.c.workspace_id == reader.workspace_id, events.c.call_pk.is_(None), events.c.at > at)
-        .order_by(events.c.at)
-        .limit(MAX_CHANGES)
-    )
-    return [read(Deletion, row) for row in await database.rows(reader, query)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from db.core.database import Database
+from db.search.changes import LatestChanges
 from db.secrets.encryption import Sealer
 from pipeline.audio.decode.options import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
@@ -31,6 +32,7 @@ class ReadTools:
     poster: Poster
     sealer: Sealer
     asker: CallAsker
+    latest: LatestChanges
 
 
 @asynccontextmanager
@@ -61,4 +63,5 @@ async def open_tools(
             poster or Poster(WebhookOptions()),
             sealer or Sealer(),
             CallAsker(database, answering or AnsweringModel(), questions, worker),
+            LatestChanges(database),
         )

@@ -1,13 +1,12 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from starlette.responses import Response, StreamingResponse
 
-from db.search import call_list
-from db.search.call_list import Change, Deletion
+from db.search.changes import OVERLAP, Change, Deletion, read_changes
 from serve_app.api.access import UNAVAILABLE, ApiRequest
 from serve_app.api.calls import now
 from serve_app.api.errors import InvalidQuery
@@ -16,7 +15,6 @@ from serve_app.http.camel_json import to_json
 from serve_app.http.json_body import Fault
 
 BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)  # before any call
-OVERLAP = timedelta(seconds=10)  # a transaction may commit this long after its timestamps
 HEARTBEAT_SECONDS = 15.0
 
 
@@ -44,32 +42,18 @@ async def stream_changes(reading: ApiRequest[StreamQuery]) -> Response:
 
 async def _known(reading: ApiRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
     """Return the calls with a committed change after `since`, and its time."""
-    changes, is_full = await _changes_after(reading, since)
-    times = {change.call_id: _time_of(change) for change in changes}
+    times: dict[UUID, datetime] = {}
+    is_full = True
     while is_full:
-        changes, is_full = await _changes_after(reading, _time_of(changes[-1]))
-        times |= {change.call_id: _time_of(change) for change in changes}
+        changes = await read_changes(reading.database, reading.reader, since)
+        times |= {change.call_id: change.at for change in changes.items}
+        since, is_full = changes.end, changes.is_full
     return times
-
-
-async def _changes_after(reading: ApiRequest[StreamQuery], at: datetime) -> tuple[list[Change | Deletion], bool]:
-    """Return the changes and deletions after `at`, the earliest first, and whether there may be more."""
-    parts: list[Sequence[Change | Deletion]] = [
-        await call_list.changes_since(reading.database, reading.reader, at),
-        await call_list.deletions_since(reading.database, reading.reader, at),
-    ]
-    ends = [_time_of(part[-1]) for part in parts if len(part) == call_list.MAX_CHANGES]
-    changes = sorted((change for part in parts for change in part), key=_time_of)
-    return [change for change in changes if not ends or _time_of(change) <= min(ends)], bool(ends)
-
-
-def _time_of(change: Change | Deletion) -> datetime:
-    return change.deleted_at if isinstance(change, Deletion) else change.updated_at
 
 
 def _event(change: Change | Deletion) -> bytes:
     kind = "call.deleted" if isinstance(change, Deletion) else "call"
-    return f"id: {_time_of(change).isoformat()}\nevent: {kind}\ndata: ".encode() + to_json(change) + b"\n\n"
+    return f"id: {change.at.isoformat()}\nevent: {kind}\ndata: ".encode() + to_json(change) + b"\n\n"
 
 
 async def _changes(
@@ -82,25 +66,26 @@ async def _changes(
     ends = time.monotonic() + reading.options.STREAM_SECONDS
     quiet_since = time.monotonic()
     yield b"retry: 2000\n\n"
-    latest = begin = since
+    begin, has_caught_up = since, False
     while time.monotonic() < ends:
         try:
-            changes, is_full = await _changes_after(reading, begin)
+            if has_caught_up:
+                changes = await reading.tools.latest.read(reading.reader, begin)
+            else:
+                changes = await read_changes(reading.database, reading.reader, begin)
         except UNAVAILABLE:
             return  # the client reconnects and resumes
-        fresh = [change for change in changes if sent.get(change.call_id) != _time_of(change)]
+        fresh = [change for change in changes.items if sent.get(change.call_id) != change.at]
         for change in fresh:
-            sent[change.call_id] = _time_of(change)
-            latest = max(latest, _time_of(change))
+            sent[change.call_id] = change.at
             yield _event(change)
-        sent = {call_id: at for call_id, at in sent.items() if at > latest - 2 * OVERLAP}
+        begin = max(changes.end, since)
+        sent = {call_id: at for call_id, at in sent.items() if at > begin - OVERLAP}
         if fresh:
             quiet_since = time.monotonic()
         elif time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
             quiet_since = time.monotonic()
             yield b": still here\n\n"
-        if is_full:
-            begin = _time_of(changes[-1])
-        else:
-            begin = max(latest - OVERLAP, since)
+        has_caught_up = not changes.is_full
+        if has_caught_up:
             await asyncio.sleep(reading.options.POLL_SECONDS)

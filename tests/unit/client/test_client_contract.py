@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic.alias_generators import to_camel
 
-from db.search.call_list import Change
+from db.search.changes import Change
 from pipeline.evaluation.report import METRICS
 from serve_app.http.camel_json import camel
 from switchboard import AsyncClient, Client, filters, models

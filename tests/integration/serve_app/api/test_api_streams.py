@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import threading
+import time
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
+from db.core.database import Database, Reader
+from db.search import changes
 from db.workspace import keys
 from serve_app.api import parquet
 from serve_app.api.options import ApiOptions
@@ -124,3 +127,43 @@ async def test_a_stream_is_resumed_where_it_ended_and_closed_for_a_revoked_key(
         assert not [line for line in lines if line.startswith("data: ")]  # it ends
     bad = api.get("/events/stream", headers={"Last-Event-ID": "7"})
     assert bad.status_code == 400
+
+
+async def test_streams_of_a_team_share_their_reads_and_each_gets_every_change_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ApiOptions, "POLL_SECONDS", 0.1)
+    reads: list[datetime] = []
+
+    async def counted(database: Database, reader: Reader, after: datetime) -> changes.Changes:
+        reads.append(after)
+        return await read_changes(database, reader, after)
+
+    read_changes = changes.read_changes
+    monkeypatch.setattr(changes, "read_changes", counted)
+    headers = {"Authorization": f"Bearer {api.wide}"}
+    seen: list[list[str]] = [[] for _ in range(8)]
+
+    async def listen(client: httpx.AsyncClient, number: int) -> None:
+        async with client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream:
+            async for line in stream.aiter_lines():
+                if line.startswith("data: "):
+                    seen[number].append(json.loads(line.removeprefix("data: "))["callId"])
+
+    async with httpx.AsyncClient(timeout=60) as client:
+        listening = [asyncio.create_task(listen(client, number)) for number in range(len(seen))]
+        await asyncio.sleep(2.0)
+        begin, before = time.monotonic(), len(reads)
+        calls = [str(await received(api.world, minutes=at)) for at in range(5)]
+        async with asyncio.timeout(30):
+            while any(len(ids) < len(calls) for ids in seen):
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(1.0)
+        seconds = time.monotonic() - begin
+        for task in listening:
+            task.cancel()
+        await asyncio.gather(*listening, return_exceptions=True)
+    assert all(sorted(ids) == sorted(calls) for ids in seen)
+    assert (
+        len(reads) - before <= 2 + seconds / changes.SHARED_SECONDS
+    )  # each stream alone would read ten times a second
