@@ -21,7 +21,7 @@ from db.search.hits import Hit, Offload, Spoken, candidate_words, split_words, w
 from db.secrets import call_keys
 
 MIN_SIMILARITY = 80.0  # of a name to the requested one, 0..100: one letter of six
-CALLS_AT_A_TIME = 10  # whose turns are in memory for hits
+CALLS_AT_A_TIME = 5  # whose turns are in memory for hits
 MAX_FUZZY = 16  # letters; the terms of the query grow with the square
 MAX_GRAMS = 24  # trigrams per word that the index looks up
 

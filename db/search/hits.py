@@ -44,6 +44,9 @@ class Spoken:
     turns: str
 
 
+_parsed: Final[dict[Spoken, Any]] = {}  # turns between the two steps of a search: to parse takes most of their time
+
+
 @dataclass(frozen=True, slots=True)
 class SimilarPassage:
     """A passage and its similarity to the question."""
@@ -64,10 +67,13 @@ def split_words(text: str) -> list[str]:
 def candidate_words(spoken: Sequence[Spoken], text: str) -> set[tuple[str, str]]:
     """Return the words that may be forms of a word in `text`, each with its configuration."""
     initials = {word[0] for word in split_words(text)}
+    parsed = {call: from_json(call.turns) for call in spoken}
+    _parsed.clear()  # of a search that was canceled
+    _parsed.update(parsed)
     return {
         (call.config, word["text"])
         for call in spoken
-        for turn in from_json(call.turns)
+        for turn in parsed[call]
         for word in turn["words"]
         if _initial(word["text"]) in initials  # a stem begins as the word does
     }
@@ -75,7 +81,11 @@ def candidate_words(spoken: Sequence[Spoken], text: str) -> set[tuple[str, str]]
 
 def word_hits(spoken: Sequence[Spoken], lexemes: Mapping[tuple[str, str], str]) -> dict[int, tuple[Hit, ...]]:
     """Return up to `HITS` places per call, the fullest ones, in order. `lexemes`: of the words that match."""
-    return {call.call_pk: tuple(_best(list(_places(from_json(call.turns), call.config, lexemes)))) for call in spoken}
+    hits = {}
+    for call in spoken:
+        turns = _parsed.pop(call, None) or from_json(call.turns)
+        hits[call.call_pk] = tuple(_best(list(_places(turns, call.config, lexemes))))
+    return hits
 
 
 def passage_hits(

@@ -19,7 +19,7 @@ from serve_app.api.queries import ExportQuery
 
 PAGE: Final = 100  # calls per transaction
 PART: Final = 4  # calls whose transcripts are in memory at a time
-REST: Final = 1.0  # after each part, in times of the work on it
+REST: Final = 2.0  # after each part, in times of the work on it
 _WRITERS: Final = {
     "ndjson": (export_rows.ndjson, "application/x-ndjson"),
     "csv": (export_rows.csv_rows, "text/csv; charset=utf-8"),

@@ -266,7 +266,7 @@ async def test_a_key_rests_as_long_as_its_work_took_and_nobody_else_does() -> No
         await asyncio.sleep(0.2)
     again = asyncio.create_task(seconds_until_free("a"))
     assert await seconds_until_free("b") < 0.2
-    assert 0.4 < await again < 1.5  # no longer than half a second and what the machine takes
+    assert 0.9 < await again < 2.0  # no longer than a second and what the machine takes
 
 
 async def test_a_key_that_does_not_wait_is_refused_late_and_no_other() -> None:
