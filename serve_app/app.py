@@ -62,7 +62,7 @@ class ConductorReplica:
         self._facts = DatabaseMetrics(self._events_database, settings.scaling, places)
         self._facts.start()
         self._reports = [
-            asyncio.create_task(report_replicas(self._events_database, settings.scaling)),
+            asyncio.create_task(report_replicas(self._events_database)),
             asyncio.create_task(report_connections(self._database, "Conductor")),
             asyncio.create_task(report_connections(self._events_database, "Events")),
         ]

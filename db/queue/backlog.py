@@ -309,7 +309,7 @@ async def record_rtfx(database: Database, measured: Iterable[MeasuredRtfx]) -> N
 
 
 async def note_replicas(database: Database, name: str, replicas: int, requested: int) -> None:
-    """Store how many replicas a scaling policy sees and requests."""
+    """Store how many replicas of a deployment run and how many Serve wants."""
     values: Mapping[str, Any] = {"replicas": replicas, "wanted": requested, "seen_at": sa.func.now()}
     new = insert(engines).values(name=name, **values)
     await database.change(EVERY_WORKSPACE, new.on_conflict_do_update(index_elements=["name"], set_=values))

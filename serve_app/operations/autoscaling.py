@@ -65,9 +65,7 @@ class QueuedAudio:
         else:
             target = max(estimate.wanted(self._name, self._target_drain_seconds), int(context.total_num_requests > 0))
         low, high = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
-        target = max(low, min(high, target))
-        self.monitor.replicas[self._name] = (context.current_num_replicas, target)
-        return target, {}
+        return max(low, min(high, target)), {}
 
 
 def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:

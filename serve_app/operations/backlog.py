@@ -36,9 +36,6 @@ class BacklogMonitor:
         self._seen = self._asked = -math.inf
         self._unreachable = False
         self._database: Database | None = None
-        self._published: dict[str, tuple[int, int]] = {}
-        self._published_at = -math.inf
-        self.replicas: dict[str, tuple[int, int]] = {}  # (running, wanted) by deployment
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -65,7 +62,6 @@ class BacklogMonitor:
                     Estimate(await queue.backlog(database), self._assumed_rtfx),
                     time.monotonic(),
                 )
-                await self._publish(database)
         except Exception as error:
             if not self._unreachable:
                 log.warning(
@@ -86,14 +82,3 @@ class BacklogMonitor:
         if self._database is None:
             self._database = await Database.open(Settings().require_database_url(), pool_size=1)
         return self._database
-
-    async def _publish(self, database: "Database") -> None:
-        """Store the number of replicas for Conductors and operators: once a minute, and when it changes."""
-        from db.queue import backlog as queue
-
-        if self.replicas == self._published and time.monotonic() - self._published_at < 60:
-            return
-        replicas = dict(self.replicas)
-        for name, (running, target) in sorted(replicas.items()):
-            await queue.note_replicas(database, name, running, target)
-        self._published, self._published_at = replicas, time.monotonic()

@@ -129,14 +129,12 @@ async def report_connections(database: Database, deployment: str) -> None:
         await asyncio.sleep(SECONDS)
 
 
-async def report_replicas(database: Database, scaling: ScalingOptions) -> None:
-    """Store the replicas of each deployment that no scaling policy of ours counts, until canceled."""
-    bounds = {name: scaling.replicas_of(name) for name in STAGES}
-    fixed = [name for name, replicas in bounds.items() if replicas.min_replicas == replicas.max_replicas]
+async def report_replicas(database: Database) -> None:
+    """Store the running and the wanted replicas of each deployment, until canceled."""
     while True:
         try:
             counts = await asyncio.to_thread(cluster.replica_counts)
-            for name in ("Intake", "Api", "Console", *fixed):
+            for name in ("Intake", "Api", "Console", *STAGES):
                 await queue.note_replicas(database, name, *counts.get(name, (0, 0)))
         except OUTAGES:
             pass  # logged by every loop of the Conductor

@@ -167,7 +167,7 @@ async def test_a_replica_that_dies_and_does_not_start_again_is_missing(
     handle = await asyncio.to_thread(
         serve.run, deployment.bind(tmp_path / "present"), name="readers", route_prefix=None
     )
-    reports = asyncio.create_task(database_metrics.report_replicas(world.database, PRICED))
+    reports = asyncio.create_task(database_metrics.report_replicas(world.database))
 
     async def until(*expected: int) -> None:
         async with asyncio.timeout(60):

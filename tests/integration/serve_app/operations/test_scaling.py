@@ -1,4 +1,3 @@
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -169,17 +168,6 @@ async def test_without_postgresql_everything_stays_as_it_is_and_the_log_says_so_
         assert await wanted(policies, current=7) == (7, 7, 7)
     assert caplog.text.count("keep the replicas they have") == 1
     assert await wanted(policies, current=7) == (3, 6, 12)
-
-
-async def test_policies_tell_conductors_and_operators_how_many_there_are(
-    world: World, policies: dict[str, QueuedAudio]
-) -> None:
-    await submit(world, 4, 900)
-    await wanted(policies, current=2)
-    await asyncio.sleep(0)
-    await wanted(policies, current=2)
-    engines = (await queue.backlog(world.database)).engines
-    assert {engine.name: engine.replicas for engine in engines} == {"Conductor": 2, "Transcriber": 2, "Diarizer": 2}
 
 
 async def test_older_work_fades(world: World) -> None:
