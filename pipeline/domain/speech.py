@@ -201,9 +201,8 @@ class Chunk:
     """Speech of one channel, up to 30 s of audio; it refers to samples and does not hold them.
 
     `pieces` are the parts of start..end that its audio consists of, in order of time, the first from `start` and the
-    last to
-    `end`, without the pauses between them. Empty: all of it. A time "in its sound" counts from 0 without those pauses;
-    `Audio.sound` returns the samples.
+    last to `end`, without the pauses between them. Empty: all of it. A time "in its sound" counts from 0 without those
+    pauses; `Audio.sound` returns the samples.
     """
 
     channel: int
@@ -382,9 +381,7 @@ class Turn:
     end: float
     words: tuple[Word, ...]
     language: str
-    machine: bool = (
-        False  # an announcement or a voicemail greeting: no party says this, whichever party the channel belongs to
-    )
+    machine: bool = False  # an announcement or a voicemail greeting: no party says it, whosever channel it is
 
     @property
     def text(self) -> str:
