@@ -15,7 +15,7 @@ from tests.reading_api import reading_key
 
 pytestmark = pytest.mark.slow_attack
 
-FEW, MANY = 300, 1_500  # calls of an hour each
+FEW, MANY = 200, 1_000  # calls of an hour each
 MAX_GROWTH = 1.25  # of the peak memory of the API and its worker, from few to many calls
 
 
