@@ -7,6 +7,7 @@ changes of voice without a pause or the end of a sentence.
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from pipeline.domain.speech import SpeakerSpan, Word
@@ -18,6 +19,7 @@ SENTENCE_ENDS, CLAUSE_ENDS = 2.5, 2.0  # discount after a full stop, after a com
 CAPITAL = 0.5  # discount before a word that begins like a sentence
 PAUSE, FULL_PAUSE = 1.0, 0.5  # discount after a pause of at least that many seconds; proportional below
 MIN_COST = 0.2  # of a change
+EARLY = 1.0  # min. seconds of pause inside a sentence after its first word, which is then timed too early
 SENTENCE, CLAUSE = (".", "!", "?", "…"), (",", ";", ":")
 
 
@@ -28,6 +30,7 @@ def voices_of(words: Sequence[Word], spans: Sequence[SpeakerSpan]) -> list[str]:
         return ["A"] * len(words)
     if len(voices) == 1 or not words:
         return voices[:1] * len(words)
+    words = _next_to_sentence(words)
     spans_of = {voice: sorted((s.start, s.end) for s in spans if s.speaker == voice) for voice in voices}
     costs = {voice: _away(words[0], spans_of[voice]) for voice in voices}
     previous: list[dict[str, str]] = []
@@ -42,6 +45,16 @@ def voices_of(words: Sequence[Word], spans: Sequence[SpeakerSpan]) -> list[str]:
     return path[::-1]
 
 
+def _next_to_sentence(words: Sequence[Word]) -> list[Word]:
+    """Move a first word that a pause separates from its sentence to the rest: "And" ... "what time would you like?"."""
+    moved = list(words)
+    for at, (word, after) in enumerate(pairwise(words)):
+        opens = at == 0 or _by_text(words[at - 1], word) <= CHANGE - SENTENCE_ENDS
+        if opens and after.start - word.end >= EARLY and _by_text(word, after) == CHANGE:
+            moved[at] = replace(word, start=after.start - (word.end - word.start), end=after.start)
+    return moved
+
+
 def _away(word: Word, spans: Sequence[tuple[float, float]]) -> float:
     """Return the cost of assigning the word to a voice with these spans."""
     middle = (word.start + word.end) / 2
@@ -52,6 +65,11 @@ def _away(word: Word, spans: Sequence[tuple[float, float]]) -> float:
 
 
 def _change(before: Word, after: Word) -> float:
+    pause = PAUSE * min(1.0, max(0.0, after.start - before.end) / FULL_PAUSE)
+    return max(MIN_COST, _by_text(before, after) - pause)
+
+
+def _by_text(before: Word, after: Word) -> float:
     text = before.text.rstrip("\"'”»)")
     cost = CHANGE
     if text.endswith(SENTENCE):
@@ -60,5 +78,4 @@ def _change(before: Word, after: Word) -> float:
         cost -= CLAUSE_ENDS
     if after.text.strip()[:1].isupper() and after.text.strip() not in ("I", "I'm", "I'll", "I've", "I'd"):
         cost -= CAPITAL
-    cost -= PAUSE * min(1.0, max(0.0, after.start - before.end) / FULL_PAUSE)
-    return max(MIN_COST, cost)
+    return cost

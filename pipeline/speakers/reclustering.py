@@ -19,6 +19,7 @@ VOICE_SECONDS = 4.0  # of such pieces in a voice;
 FEW_SECONDS = 1.5  # fewer are enough if the diarizer has a separate voice for them,
 FAR = 0.15  # or if their cosine with every other voice is at most this
 SURE_SHARE = 0.4  # min. share of such pieces in a voice of the diarizer that may be dissolved
+SHORT_SECONDS, MIN_SPOKEN = 0.8, 0.2  # of a short piece with margins, as far as there is room, and without them
 VOICEPRINT_SECONDS = 3.0  # of pieces in a voiceprint
 MAX_PIECES = 4000  # evenly spread over the call: some hours of talk; their distances need 64 MB
 
@@ -26,8 +27,8 @@ Vector = np.ndarray
 
 
 def with_margin(pieces: Sequence[Span]) -> list[Span]:
-    """Return the pieces that are long enough to embed, with margins."""
-    return [wide for wide in map(_wide, pieces) if wide.duration >= MIN_SECONDS]
+    """Return the pieces, in order, that are long enough to embed, with margins: wide ones for "Bye." between pauses."""
+    return [wide for wide in _wide(pieces) if wide.duration >= MIN_SECONDS]
 
 
 def reclustered(
@@ -59,13 +60,19 @@ def reclustered(
 
 def embedded(pieces: Sequence[Span], prints: Sequence[Voiceprint | None]) -> dict[Span, Vector]:
     """Return the unit vector of each piece that has one; `prints` are of `with_margin(pieces)`."""
-    long_enough = (piece for piece in pieces if _wide(piece).duration >= MIN_SECONDS)
+    long_enough = (piece for piece, wide in zip(pieces, _wide(pieces), strict=True) if wide.duration >= MIN_SECONDS)
     pairs = zip(long_enough, prints, strict=True)
     return {piece: np.asarray(voiceprint.vector) for piece, voiceprint in pairs if voiceprint is not None}
 
 
-def _wide(piece: Span) -> Span:
-    return Span(max(0.0, piece.start - MARGIN), piece.end + MARGIN)
+def _wide(pieces: Sequence[Span]) -> list[Span]:
+    ends, starts = [0.0, *(piece.end for piece in pieces)], [*(piece.start for piece in pieces[1:]), float("inf")]
+    wide = []
+    for piece, before, after in zip(pieces, ends, starts, strict=False):
+        margin = max(MARGIN, (SHORT_SECONDS - piece.duration) / 2) if piece.duration >= MIN_SPOKEN else MARGIN
+        start = min(max(before, piece.start - margin), piece.start - MARGIN)
+        wide.append(Span(max(0.0, start), max(min(after, piece.end + margin), piece.end + MARGIN)))
+    return wide
 
 
 def _centers(sure: Mapping[Span, Vector], diarized: Mapping[Span, str | None], min_cosine: float) -> dict[int, Vector]:

@@ -69,3 +69,49 @@ def test_every_word_gets_a_voice_of_the_spans(starts: list[float], pieces: list[
     spans = [SpeakerSpan(start, start + length, voice) for start, length, voice in pieces]
     voices = voices_of(spoken, spans)
     assert len(voices) == len(spoken) and set(voices) <= {span.speaker for span in spans}
+
+
+TOO_EARLY = """
+en | Monday. And || what time would you like?
+en | Okay. So || the appointment is booked.
+en | Thank you. I || have scheduled your visit.
+de | Am Montag. Und || um wie viel Uhr?
+de | Danke. Also || der Termin steht.
+es | El lunes. Y || a qué hora le viene bien?
+es | Gracias. Entonces || queda apuntado.
+fr | Lundi. Et || à quelle heure?
+fr | Merci. Alors || c'est noté.
+pt | Segunda. E || a que horas?
+pt | Obrigado. Então || está marcado.
+"""
+IN_TIME = """
+en | Monday. And || What time would you like?
+en | My card. Yes, || which one is it?
+en | My card. Yes. || which one is it?
+en | I lost my card yesterday || what do I do
+de | Am Montag. Ja. || um wie viel Uhr?
+es | El lunes. Sí, || a qué hora?
+fr | Lundi. Oui, || à quelle heure?
+pt | Segunda. Sim. || a que horas?
+"""
+
+
+def after_pause(line: str) -> tuple[str, str]:
+    """Return the voices of the word before a pause of 3 s and of the one after it; B speaks after it only."""
+    before, after = line.split(" | ")[1].split("||")
+    spoken = [*words(before, 0.0), *words(after, 3.0 + 0.3 * len(before.split()))]
+    count = len(before.split())
+    voices = voices_of(spoken, (SpeakerSpan(0, 0.3 * count, "A"), SpeakerSpan(spoken[count].start, 60, "B")))
+    return voices[count - 1], voices[count]
+
+
+def test_a_first_word_that_a_pause_separates_from_its_sentence_has_the_voice_of_the_sentence(subtests) -> None:
+    for line in TOO_EARLY.strip().splitlines():
+        with subtests.test(line):
+            assert after_pause(line) == ("B", "B")
+
+
+def test_a_word_before_a_pause_that_is_a_sentence_or_ends_one_keeps_its_voice(subtests) -> None:
+    for line in IN_TIME.strip().splitlines():
+        with subtests.test(line):
+            assert after_pause(line) == ("A", "B")

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from pipeline.domain.speech import Diarization, Span, SpeakerSpan, Voiceprint
 from pipeline.speakers.reclustering import reclustered, with_margin
@@ -26,7 +27,7 @@ def speakers(
     if diarized:
         spans = [SpeakerSpan(piece.start, piece.end, label) for piece, label in zip(pieces, diarized, strict=True)]
     wide = with_margin(pieces)
-    prints = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.5]
+    prints = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.2]
     assert len(prints) == len(wide)
     result = reclustered(Diarization(tuple(spans), {}, "by hand"), pieces, prints, LEAST)
     assert [Span(span.start, span.end) for span in result.spans] == pieces
@@ -79,8 +80,21 @@ def test_a_short_piece_founds_no_voice_and_is_the_nearest_ones() -> None:
 
 def test_a_piece_too_short_to_embed_is_the_diarizers_or_its_neighbors() -> None:
     talk = [(5.0, 0.0), (5.0, 90.0)]
-    assert speakers([*talk, (0.3, 0)], "ABA")[0] == "ABA"
-    assert speakers([*talk, (0.3, 0)], "AAA")[0] == "ABB", "a diarizer with one voice has no label for it"
+    assert speakers([*talk, (0.1, 0)], "ABA")[0] == "ABA"
+    assert speakers([*talk, (0.1, 0)], "AAA")[0] == "ABB", "a diarizer with one voice has no label for it"
+
+
+def test_a_short_word_between_pauses_is_the_voices_that_says_it() -> None:
+    talk = [(5.0, 0.0), (5.0, 90.0)]
+    assert speakers([*talk, (0.3, 5)], "ABB")[0] == "ABA"
+    assert speakers([*talk, (0.3, 85)], "ABA")[0] == "ABB"
+
+
+def test_margins_of_a_short_word_end_where_another_piece_begins() -> None:
+    assert with_margin([Span(0, 2), Span(2.1, 2.4), Span(2.4, 3)]) == [Span(0, 2.1), Span(2.3, 3.1)]
+    [first, word, last] = with_margin([Span(0, 2), Span(2.3, 2.6), Span(4, 5)])
+    assert (first, last) == (Span(0, 2.1), Span(3.9, 5.1))
+    assert word.start == pytest.approx(2.05) and word.end == pytest.approx(2.85)
 
 
 def test_a_voice_of_the_diarizer_is_dissolved_only_by_enough_that_can_be_judged() -> None:
