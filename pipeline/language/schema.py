@@ -52,7 +52,7 @@ REQUIRED: dict[str, str] = {
     "statistics": "backchannels questions",
     "summary": """
         template parties day promised done_by quoted named_rep named_customer their introduction agreed reason
-        voicemail wrong_number removal anything_else refused resolved closing declined
+        voicemail wrong_number other_firm removal anything_else refused resolved closing declined
     """,
     "notice": "recorded not_recorded",
     "topics": "announcing capitals general",

@@ -38,10 +38,11 @@ class SummaryStep:
         tasks = material.value_of("tasks").get("tasks", [])
         promises = frozenset(Evidence(**task["evidence"]) for task in tasks)
         names = _names(material)
-        how = outcome(turns, tasks)
+        outgoing = material.value_of("direction").get("outgoing")
+        how = outcome(turns, tasks, outgoing)
         template = material.roster.summary
         alone = template is not None and template.most("reason") == 1
-        why = reason(turns, material.value_of("direction").get("outgoing"), promises, names, alone)
+        why = reason(turns, outgoing, promises, names, alone)
         ending = how.evidence if how and how.name in ENDINGS else None
         usual = pack(material.transcript.language).get("summary", "template", REASON_ALONE)
         lines = lines_of(template, usual) if template else usual
