@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.titles import content, for_readers, tidy
+from pipeline.analysis.rules.people.addresses import place_in
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns, read
 from pipeline.domain.insight import Action, Finding, Material
 from pipeline.domain.speech import Role
@@ -135,7 +136,9 @@ def _with_details(action: Action, text: str, turns: Turns, now: datetime, addres
             stated = [due for part in turn.sentences if (due := dates.find(part.text, turn.pack, now))]
             day = day or next((due.day for due in stated if due.day), None)
             time = time or next((due.time for due in stated if due.time), None)
-    place = address if words.matches("actions", "to_address", text) else None
+    place = place_in(turns[-1].sentences[0], text) or (
+        address if words.matches("actions", "to_address", text) else None
+    )
     return replace(action, amount=amount, date=day.isoformat() if day else None, time=time, address=place)
 
 

@@ -1,12 +1,14 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from pipeline.analysis.rules.people.fact import Fact, refers_to_caller
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.spoken.numbers import TOKEN, number_at
 from pipeline.language.spoken.spelling import letter_at
 
+MAX_PLACE = 8  # words of a town before its post code
 _POST_CODE = re.compile(r"^(?P<unit>[A-Z]{1,2}\d{1,2}[A-Z]?,? \d[A-Z]{2})\b")  # S6, 4QT
 
 
@@ -38,10 +40,36 @@ def _addresses(turns: Turns) -> Iterator[Fact]:
             for pattern in (pattern for key in keys for pattern in turn.pack.patterns("contact", key)):
                 match = pattern.search(sentence.text)
                 if match and not turn.pack.matches("contact", "not_address", match["address"]):
-                    text = in_figures(match["address"].strip(" ,.?!"), sentence)
-                    text += _rest(turn, sentence, match.end("address"))
+                    text = _number_before(turn, sentence) + in_figures(match["address"].strip(" ,.?!"), sentence)
+                    last = match.end("address")
+                    text += _rest(turn, sentence, last) or (_place(turns, at, sentence, last) if is_asked else "")
                     yield Fact(text, sentence.evidence(match.span("address")))
                     break
+
+
+def place_in(sentence: Sentence, text: str) -> str | None:
+    """Return the address in a part of a sentence of either party."""
+    matches = (pattern.search(text) for pattern in sentence.pack.patterns("contact", "address"))
+    return next((in_figures(match["address"].strip(" ,.?!"), sentence) for match in matches if match), None)
+
+
+def _number_before(turn: SpokenTurn, street: Sentence) -> str:
+    """Return a house number that is dictated as sentences of its own: "Zero six. Eight. First Street"."""
+    number = in_figures(re.sub(r"[.,]", "", turn.text[: street.first]).strip(), street)
+    return f"{number} " if number.isdigit() else ""
+
+
+def _place(turns: Turns, at: int, street: Sentence, last: int) -> str:
+    """Return town and post code that follow, also in further turns: "Harper Valley." - "Two five three zero six."."""
+    later = takewhile(lambda turn: turn.by_customer, turns[at + 1 :])
+    text = " ".join((turns[at].text[street.first + last :], *(turn.text for turn in later)))
+    fillers, common = (street.pack.words(*key) for key in (("numbers", "fillers"), ("text", "stopwords")))
+    words = [word for word in re.findall(r"[\w'-]+", in_figures(text, street)) if word.lower() not in fillers]
+    code = next((n for n, word in enumerate(words[:MAX_PLACE]) if re.fullmatch(r"\d{4,6}", word)), None)
+    if code is None or any(word.lower() in common for word in words[:code]):
+        return ""
+    town = takewhile(str.istitle, words[1:3]) if code == 0 else ()
+    return ", " + " ".join((*words[: code + 1], *town))
 
 
 def _rest(turn: SpokenTurn, street: Sentence, last: int) -> str:

@@ -65,6 +65,32 @@ pt | Vejo que foi enviado.
 pt | Ainda não foi pago.
 """
 
+TO_ADDRESSES = """
+en | Your new card has been sent to 12 Elm Street. | 12 Elm Street
+en | I've mailed the checkbook to 45 Oak Avenue, apartment 3. | 45 Oak Avenue, apartment 3
+de | Ich habe die Karte an die Lindenstraße 12 geschickt. | Lindenstraße 12
+de | Der Vertrag wurde an die Ringstraße 4 verschickt. | Ringstraße 4
+es | Le he enviado la tarjeta a la calle Mayor 3. | calle Mayor 3
+es | Ya le he mandado el contrato a la avenida Colón 28. | avenida Colón 28
+fr | Je vous ai envoyé la carte au 12 rue des Lilas. | 12 rue des Lilas
+fr | J'ai expédié le contrat au 5 avenue Foch. | 5 avenue Foch
+pt | Enviei o cartão para a Rua das Flores 12. | Rua das Flores 12
+pt | Mandei o contrato para a Avenida Brasil 30. | Avenida Brasil 30
+"""
+DICTATED = """
+en | Address? | 068 First Street, Reno Nevada 25306 | Zero six. Eight. First Street. / Reno. / Nevada. / And then 25306.
+en | Address? | 733 Oak Lane, Bend Oregon 40779 | It's seven three three Oak Lane. / Bend. / Oregon. / Four 0779.
+en | What is your address? | 12 Elm Street | 12 Elm Street. / And my customer number is 48213.
+de | Wie ist Ihre Adresse? | Lindenstraße 12, 80331 München | Lindenstraße zwölf. / Acht null drei drei eins München.
+de | Ihre Adresse, bitte? | Lindenstraße 12 | Lindenstraße 12. / Die Kundennummer ist 80331.
+es | ¿Cuál es su dirección? | calle Mayor 3, 28013 Madrid | Calle Mayor 3. / 28013 Madrid.
+es | ¿Cuál es su dirección? | calle Mayor 3 | Calle Mayor 3. / Mi número de pedido es 28013.
+fr | Quelle est votre adresse ? | 12 rue Colbert, 75011 Paris | 12 rue Colbert. / 75011 Paris.
+fr | Quelle est votre adresse ? | 12 rue Colbert | 12 rue Colbert. / Mon numéro de client est le 75011.
+pt | Qual é o seu endereço? | Rua Augusta 12, 01234 Lisboa | Rua Augusta 12. / 01234 Lisboa.
+pt | Qual é o seu endereço? | Rua Augusta 12 | Rua Augusta 12. / Meu número de pedido é 01234.
+"""
+
 
 def findings(language, *lines):
     roster = replace(ROSTER, default_country=COUNTRIES[language])
@@ -108,6 +134,23 @@ def test_amount_day_and_address_come_from_the_talk_before() -> None:
         ("rep", "A new checkbook has been sent to your home address."),
     )  # fmt: skip
     assert order["address"] and "14 Mill Lane" in order["address"]
+
+
+def test_an_action_has_the_address_that_its_sentence_names(subtests) -> None:
+    for line in TO_ADDRESSES.strip().splitlines():
+        language, text, address = line.split(" | ")
+        with subtests.test(line):
+            [action] = actions(language, ("customer", "..."), ("rep", text))
+            assert action["address"].lower() == address.lower()
+
+
+def test_an_address_that_is_dictated_over_several_turns_is_whole(subtests) -> None:
+    for line in DICTATED.strip().splitlines():
+        language, question, address, answers = line.split(" | ")
+        with subtests.test(line):
+            turns = (("customer", answer) for answer in answers.split(" / "))
+            heard = findings(language, ("rep", question), *turns, ("rep", "Okay."))["contacts"]["heard"]
+            assert heard["address"]["value"].lower() == address.lower()
 
 
 def test_the_summary_names_what_was_done_once_with_a_day_as_people_write_it() -> None:
