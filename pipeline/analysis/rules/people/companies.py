@@ -25,7 +25,6 @@ _WORD = r"[A-ZÀ-ÖØ-Þ][\w'&-]*"
 _LONG_FIRM = rf"(?P<company>{_WORD}(?:(?: {JOINT})* {_WORD}){{0,4}})"
 _KIND_OF_FIRM = rf"(?P<company>(?:[a-zà-öø-ÿ-]+ )?{_WORD}(?:(?: {JOINT})* {_WORD}){{0,4}})"  # "pharmacie Colbert"
 OPENING = 3  # turns of the customer that introduce the company
-_FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 
 
 def company_of(turns: Turns, contacts: tuple[Contact, ...]) -> Fact | None:
@@ -38,7 +37,7 @@ def company_of(turns: Turns, contacts: tuple[Contact, ...]) -> Fact | None:
         fact = _as_answer(before, turn) or (_beside_name(turn) if theirs <= OPENING else None)
         if fact := fact or _first_words(turn) or _calling_from(turn):
             return fact
-    return _known_company(turns, contacts) or _apposed(turns)
+    return _known_company(turns, contacts)
 
 
 def _as_answer(before: SpokenTurn | None, turn: SpokenTurn) -> Fact | None:
@@ -120,7 +119,7 @@ def _beside_name(turn: SpokenTurn) -> Fact | None:
 def _after_names(names: tuple[SpokenName, ...], sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
     """Match what follows one of these names: after "from" and the like (`after`), or in apposition."""
     after_from = re.compile(rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}")
-    apposed = re.compile(rf"(?: (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)")
+    apposed = re.compile(rf"(?P<here> (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)")
     for spoken in names:
         if spoken.name not in sentence.text:
             continue
@@ -128,7 +127,7 @@ def _after_names(names: tuple[SpokenName, ...], sentence: Sentence, after: str, 
         match = after_from.match(sentence.text, begin)
         if match is None or _may_be_place(match, sentence.text[begin : match.start("company")], sentence.pack):
             match = apposed.match(sentence.text, begin)
-            match = match if match and _may_be_firm(match["company"], sentence.pack) else None
+            match = match if match and _may_be_firm(match, sentence) else None
         if match is not None:
             yield match
 
@@ -181,42 +180,16 @@ def _is_business(name: str, pack: Pack) -> bool:
     return any(word in kinds or any(word.endswith(kind) for kind in kinds if len(kind) > 4) for word in words)
 
 
-def _may_be_firm(name: str, pack: Pack) -> bool:
-    """Return whether it contains a kind of business or two owners: "Nair and Daughters"."""
-    return _is_business(name, pack) or bool(re.search(r" (?:and|und|y|et|&) ", name))
-
-
-def _apposed(turns: Turns) -> Fact | None:
-    """Return the company after the name in an introduction ("Olivia Chen here, Blue Harbor.")."""
-    theirs = [turn for turn in turns if turn.by_customer]
-    for turn in theirs[:2]:
-        for spoken in (*introductions(turn), *between_pauses(turn)):
-            for sentence in turn.sentences:
-                if fact := _apposed_to(spoken.name, sentence):
-                    return fact
-    return None
-
-
-def _apposed_to(name: str, sentence: Sentence) -> Fact | None:
-    match = re.search(rf"{re.escape(name)}(?: [a-z]+)?, {_FIRM}[.,]", sentence.text)
-    if match is None:
-        return None
-    words, kinds = match["company"].lower().split(), sentence.pack.words("people", "business")
-    spelled = any(len(piece) == 1 for word in words for piece in word.split("-"))
-    if spelled or set(words) & set(name.lower().split()) or _is_place(sentence):
-        return None
-    firm = len(words) > 1 or any(word.endswith(kind) for word in words for kind in kinds if len(kind) > 4)
-    if not firm or trimmed(match["company"], sentence.pack) != match["company"]:
-        return None
-    return Fact(match["company"], sentence.evidence(match.span("company")))
+def _may_be_firm(match: re.Match[str], sentence: Sentence) -> bool:
+    """Return whether it has a kind of business, two owners ("Nair and Daughters"), or words after "here"."""
+    name = match["company"]
+    is_place = any(sentence.pack.matches("contact", key, sentence.text) for key in ("address", "address_shape"))
+    after_here = match["here"] and " " in name and trimmed(name, sentence.pack) == name and not is_place
+    return bool(after_here or _is_business(name, sentence.pack) or re.search(r" (?:and|und|y|et|&) ", name))
 
 
 def _is_address(sentence: Sentence) -> bool:
     return sentence.pack.matches("contact", "address", sentence.text)
-
-
-def _is_place(sentence: Sentence) -> bool:
-    return any(sentence.pack.matches("contact", key, sentence.text) for key in ("address", "address_shape"))
 
 
 def _company_name(text: str, pack: Pack) -> str | None:
