@@ -30,7 +30,7 @@ class ActionsStep:
     """Actions reported as done during the call."""
 
     name = "actions"
-    version = 1
+    version = 2
 
     def run(self, material: Material) -> Finding:
         turns = read(material)

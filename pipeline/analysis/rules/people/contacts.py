@@ -26,7 +26,7 @@ class ContactsStep:
     """
 
     name = "contacts"
-    version = 2
+    version = 3
 
     def run(self, material: Material, engine_facts: Mapping[str, Fact] | None = None) -> Finding:
         """Return the finding. `engine_facts`: facts by field from another engine; they replace those of the rules."""

@@ -18,7 +18,7 @@ class SummaryStep:
     """Summary by template, the workspace's or the language's: reason, agreements, open tasks, next step."""
 
     name = "summary"
-    version = 5
+    version = 6
 
     def run(self, material: Material) -> Finding:
         turns = read(material, machines=True)
