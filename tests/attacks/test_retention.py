@@ -368,9 +368,10 @@ async def test_submissions_in_parallel_lose_nothing_and_are_not_held_up(world: W
             await world.submit(call_id=due[len(accepted) % len(due)], **same)
 
     senders = [asyncio.create_task(submit()) for _ in range(4)]
-    assert await expire(world, batch=3) == len(due)
+    expired = await expire(world, batch=3)
     end.set()
     await asyncio.gather(*senders)
+    assert expired + await expire(world, batch=3) == len(due)  # a call that a submission has locked is left for later
     assert len(accepted) > 4
     rows = await world.rows("SELECT call_id, state FROM calls WHERE call_id = ANY (:calls)", calls=accepted)
     assert {row["call_id"] for row in rows} == set(accepted) and {row["state"] for row in rows} == {"transcribing"}

@@ -54,13 +54,13 @@ def place_in(sentence: Sentence, text: str) -> str | None:
 
 
 def _number_before(turn: SpokenTurn, street: Sentence) -> str:
-    """Return a house number that is dictated as sentences of its own: "Zero six. Eight. First Street"."""
+    """Return a house number that is dictated as sentences of its own: "One four. Elm Street"."""
     number = in_figures(re.sub(r"[.,]", "", turn.text[: street.first]).strip(), street)
     return f"{number} " if number.isdigit() else ""
 
 
 def _place(turns: Turns, at: int, street: Sentence, last: int) -> str:
-    """Return town and post code that follow, also in further turns: "Harper Valley." - "Two five three zero six."."""
+    """Return town and post code that follow, also in further turns: "Reno, Nevada." - "Two five three zero six."."""
     later = takewhile(lambda turn: turn.by_customer, turns[at + 1 :])
     text = " ".join((turns[at].text[street.first + last :], *(turn.text for turn in later)))
     fillers, common = (street.pack.words(*key) for key in (("numbers", "fillers"), ("text", "stopwords")))
