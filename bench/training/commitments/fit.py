@@ -36,7 +36,7 @@ MIN_WEIGHT = 2  # in units of 1 / SCALE: smaller weights are left out
 RARE = 2  # examples in which a feature must occur
 OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
 JOINT = re.compile("k .*[+>]|[sb] ")  # of several concepts
-LAST_CALLS = (10, 20, 30, 45, 60, 80, 86, 92, 98)  # the number of each author's last call
+LAST_CALLS = (10, 20, 30, 45, 60, 80, 86, 92, 98, 106)  # the number of each author's last call
 MIN_PROBABILITY = 0.32  # the probability from which a clause is a candidate for a task
 BINS = (0.0, 0.42, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
 
