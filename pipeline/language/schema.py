@@ -31,8 +31,8 @@ REQUIRED: dict[str, str] = {
     "spelling": "not_letters as_in letters alphabet fillers with without asked repeat",
     "contact": """
         at dot symbols phone not_phone address_unit address_asked address address_shape mail_to mail_stop
-        mail_placeholders mail_asides ascii mail confirm deny on_file ours not_theirs not_address mail_roles
-        house_number number_first floors
+        mail_placeholders mail_asides mail_rewrites ascii mail confirm deny on_file ours not_theirs of_another
+        not_address mail_roles house_number number_first floors
     """,
     "direction": """
         asks_for follows_up waited right_place gives_help rep_received rep_placed customer_received
@@ -94,6 +94,7 @@ FLAGS = {
 }
 PAIRS = {
     "dates": "rules times",
+    "contact": "mail_rewrites",
     "tasks": "endings listener speaker",
     "actions": "reader",
     "summary": "promised done_by named_rep named_customer",

@@ -417,7 +417,7 @@ r Imprimerie du Pont, Élodie Garnier, bonjour.
 c Bonjour madame, Tanguy Morvan à l'appareil. Je cherche quelqu'un pour imprimer un livre.
 r Vous êtes au bon endroit. On peut vous rappeler où ?
 c Au zéro six, trente-neuf, quatre-vingt-dix-huit, cinquante-cinq, dix.
-# fr FR out u4 k6 name=Gérard Thibault
+# fr FR out u4 k6 name=Gérard Thibault;company=Thibault Frères
 c Oui ?
 r Monsieur Thibault ? Ici Élodie, de l'imprimerie. Je tombe bien ?
 c Ça va, oui.

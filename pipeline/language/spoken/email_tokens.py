@@ -39,18 +39,20 @@ def alike(first: Item, second: Item) -> bool:
 
 
 def spelled(items: list[Item]) -> list[Item]:
-    """Replace a word and its spelling by the spelling: "moss, m, o, double s"."""
+    """Replace a word or number and its spelling by the spelling: "moss, m, o, double s", "forty-two, four two"."""
     from rapidfuzz import fuzz
 
     valid: list[Item] = []
     at = 0
     while at < len(items):
         item, end, letters = items[at], at + 1, ""
-        while item.kind == "word" and end < len(items) and items[end].kind in ("letter", "pause"):
-            letters += items[end].text if items[end].kind == "letter" else ""
+        pieces = {"word": "letter", "figure": "figure"}.get(item.kind)
+        while pieces and end < len(items) and items[end].kind in (pieces, "pause"):
+            letters += items[end].text if items[end].kind == pieces else ""
             end += 1
-            if len(letters) > 2 and fuzz.ratio(item.text, letters) >= ALIKE and _ends(items, end, letters, item.text):
-                item = Item("word", letters, item.first, items[end - 1].last)
+            is_like = fuzz.ratio(item.text, letters) >= (ALIKE if item.kind == "word" else 100)
+            if len(letters) > 1 + (item.kind == "word") and is_like and _ends(items, end, letters, item.text):
+                item = Item(item.kind, letters, item.first, items[end - 1].last)
                 break
         else:
             end = at + 1

@@ -38,6 +38,8 @@ def _find_emails(text: str, pack: Pack) -> Iterator[TextMatch]:
     plain = straighten(text)
     addresses = [TextMatch(match[0].lower(), match.start(), match.end()) for match in _WRITTEN.finditer(plain)]
     if pack.get("contact", "at") and _hint(pack.language).search(plain):
+        for pattern, spelling in pack.rewrites("contact", "mail_rewrites"):  # "deux l, non, un seul l"
+            plain = pattern.sub(spelling, plain)
         for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks preserve the places
             plain = _blanked(plain, pattern)
         items = tuple(spelled(corrected(list(_items(plain, pack)), pack)))
@@ -216,8 +218,8 @@ def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
                 break
         elif item.kind in ("at", "end") or (item.kind == "word" and item.text.partition("'")[0] in stop):
             break
-        elif item.text in stop and not item.text.isascii() and taken and taken[0].kind == "word":
-            break  # "É monte traço ..."
+        elif item.text in stop and not item.text.isascii() and taken and taken[0].kind in ("word", "letter"):
+            break  # "É monte traço ...", "É r ponto"
         taken.insert(0, item)
     return _without_preposition(_without_pauses(_last_of_sentence(taken)), items, pack)
 

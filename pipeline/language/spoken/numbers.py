@@ -173,6 +173,8 @@ class _Run:
             last = self.groups.pop()
             before = "".join(self.groups)
             over = _corrected_digits(before, last) if self.one_by_one else self._corrected_group(last)
+            if len(last) > 1 and self.groups[-2:-1] == [last]:  # "20 30, no, 20 31"
+                over = len("".join(self.groups[-2:]))
             restarts = len(last) >= MIN_RESTART and before.startswith(last)
             self.groups = [last if restarts or len(last) >= MIN_PHONE_DIGITS else before[:-over] + last]
             self.pieces = [_Piece(self.groups[0], self.pieces[0].first, self.end, "")]
@@ -181,7 +183,8 @@ class _Run:
     def _corrected_group(self, correct: str) -> int:
         """Return how many digits a group replaces: a shorter one with its beginning, else as many ("09, no, 029")."""
         group = self.groups[-1] if self.groups else ""
-        return len(group) if group[:1] == correct[:1] and len(group) < len(correct) else len(correct)
+        is_whole = group[:1] == correct[:1] or len(group) > 1
+        return len(group) if is_whole and len(group) < len(correct) else len(correct)
 
 
 def _corrected_digits(before: str, corrected: str) -> int:

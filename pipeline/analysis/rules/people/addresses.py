@@ -43,6 +43,7 @@ def _addresses(turns: Turns) -> Iterator[Fact]:
                     text = _number_before(turn, sentence) + in_figures(match["address"].strip(" ,.?!"), sentence)
                     last = match.end("address")
                     text += _rest(turn, sentence, last) or (_place(turns, at, sentence, last) if is_asked else "")
+                    text += f", {match['unit']}" if "unit" in match.groupdict() else ""
                     yield Fact(text, sentence.evidence(match.span("address")))
                     break
 
@@ -106,4 +107,5 @@ def in_figures(address: str, sentence: Sentence) -> str:
             text += (between.strip(" -") if figures else between) + spoken
             figures = True
         end, at = last, at + length
-    return re.sub(r"\s+", " ", text + address[end:]).strip()
+    text = re.sub(r"\s+", " ", text + address[end:]).strip()
+    return re.sub(r"^(\d+) (?=[A-Za-z] [A-ZÄÖÜ])|(?<=\d) (?=[a-z]$)", r"\1", text)  # 14 A Mill Row, Zur Mühle 4 a

@@ -15,7 +15,7 @@ from pipeline.analysis.rules.people.introductions import (
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Contact
 from pipeline.domain.speech import Role
-from pipeline.language.pack import JOINT, Pack, straighten
+from pipeline.language.pack import JOINT, PROPER, Pack, straighten
 from pipeline.language.pack import pack as pack_of
 from pipeline.language.spoken.emails import emails
 from pipeline.language.spoken.phonetics import folded
@@ -35,7 +35,7 @@ def company_of(turns: Turns, contacts: tuple[Contact, ...]) -> Fact | None:
             continue
         theirs += 1
         fact = _as_answer(before, turn) or (_beside_name(turn) if theirs <= OPENING else None)
-        if fact := fact or _first_words(turn) or _calling_from(turn):
+        if fact := fact or (answering_firm(turns) if turn.turn.index == 0 else None) or _calling_from(turn):
             return fact
     return _known_company(turns, contacts)
 
@@ -45,17 +45,26 @@ def _as_answer(before: SpokenTurn | None, turn: SpokenTurn) -> Fact | None:
     if before is None or not _asks_for_company_or_name(before):
         return None
     answer = _first_capitalized(turn)
-    return answer if answer and (_asks_for_company(before) or _is_business(answer.text, turn.pack)) else None
+    if answer is None or (listed(answer.text.split()[0]) and not _is_business(answer.text, turn.pack)):
+        return None
+    return answer if _asks_for_company(before) or _is_business(answer.text, turn.pack) else None
 
 
-def _first_words(turn: SpokenTurn) -> Fact | None:
-    """Return the company with which the called party answers: "Nordlack, Meinhardt.", "Hale Motors good morning"."""
-    if turn.turn.index != 0 or not turn.sentences:
+def answering_firm(turns: Turns) -> Fact | None:
+    """Return the company with which the called party answers: "Nordlack, Meinhardt.", "Hale Motors good morning".
+
+    Words that are no known name, and that the other party does not use, are a company's: "Sunline Pantry".
+    """
+    turn = next((turn for turn in turns if turn.turn.index == 0 and turn.sentences), None)
+    if turn is None:
         return None
     answering, sentence = firm_and_name(turn), turn.sentences[0]
     greetings = "|".join(turn.pack.get("people", "greetings", ())) or "(?!)"
     match = re.match(rf"{_LONG_FIRM}(?=[,.!?]|$| (?i:{greetings})\b)", sentence.text)
-    if match and " " in match["company"] and _is_business(match["company"], turn.pack):
+    words = re.findall(PROPER, match["company"]) if match else []
+    others = {word for other in turns if other.role is not turn.role for word in re.findall(PROPER, other.text)}
+    is_unknown = others.isdisjoint(words) and not any(map(listed, words))
+    if match and " " in match["company"] and (_is_business(match["company"], turn.pack) or is_unknown):
         return Fact(match["company"], sentence.evidence(match.span("company")))
     return Fact(answering[0].quote.rstrip(","), answering[0]) if answering else None
 
@@ -155,7 +164,7 @@ def _may_be_place(match: re.Match[str], before: str, pack: Pack) -> bool:
 def _may_be_company_of_person(match: re.Match[str], pack: Pack) -> bool:
     """Return whether the match can be a person's company: "Avenida de la Paz" is none."""
     person = match.groupdict().get("name")
-    if person and not plausible(person, person, pack):
+    if person and not (trimmed(person, pack) == person and plausible(person, person, pack)):
         return False
     between = match.string[match.end("name") : match.start("company")] if person else ","
     if "," not in between and _may_be_place(match, between, pack):
@@ -219,10 +228,12 @@ def _known_company(turns: Turns, contacts: tuple[Contact, ...]) -> Fact | None:
 
 
 def company_in_part(turns: Turns, contact: Contact) -> Fact | None:
-    """Return the matched contact's company, by one word of it: "here at the Meridian"."""
+    """Return the matched contact's company as either party names it, or by one word of it: "here at the Meridian"."""
     person_words = set(folded(contact.name or "").split())
     words = [word.strip(".,&") for word in (contact.company or "").split()]
     distinctive = [word for word in words if len(word) >= 5 and folded(word) not in person_words]
+    if contact.company and not person_words.issuperset(folded(contact.company).split()):
+        distinctive.insert(0, contact.company)
     for turn in (turn for turn in turns if turn.by_customer or turn.by_agent):
         for sentence in turn.sentences:
             for word in distinctive:
@@ -261,6 +272,12 @@ def known_companies(contacts: tuple[Contact, ...]) -> frozenset[str]:
     return frozenset(
         plain for contact in contacts if contact.company and (plain := without_form(folded(contact.company)))
     )
+
+
+def is_firm(contact: Contact) -> bool:
+    """Return whether the contact's name is words of the company and no person's: Shelter Hill of Shelter Hill Ltd."""
+    words, of_company = folded(contact.name or "").split(), folded(contact.company or "").split()
+    return len(words) > 1 and set(words) <= set(of_company) and not listed(words[0])
 
 
 def without_form(company: str) -> str:

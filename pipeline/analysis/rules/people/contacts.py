@@ -2,9 +2,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pipeline.analysis.rules.people.companies import company_in_part, known_companies, may_be_town
+from pipeline.analysis.rules.people import companies
 from pipeline.analysis.rules.people.extraction import extract
 from pipeline.analysis.rules.people.fact import Fact
+from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.match import match, names_of
 from pipeline.analysis.rules.people.names import NameClaim, claim_of, claims_of, completed, name_of
 from pipeline.analysis.rules.people.party import Party
@@ -66,7 +67,7 @@ def _people(contacts: tuple[Contact, ...]) -> frozenset[str]:
 
 
 def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
-    whole = [contact.name for contact in contacts if contact.name]
+    whole = [contact.name for contact in contacts if contact.name and not companies.is_firm(contact)]
     last = {" ".join(name.split()[1:]) for name in whole if len(name.split()) > 2}  # "Le Goff"
     return frozenset(whole) | last | {part for name in whole for part in name.split() if len(part) > 2}
 
@@ -74,7 +75,11 @@ def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
 def _claims(turns: Turns, material: Material) -> tuple[NameClaim, ...]:
     contacts = material.roster.contacts
     ours = (member.name for member in material.roster.members)
-    return claims_of(turns, _known_names(contacts), known_companies(contacts) - _people(contacts), ours)
+    firms = companies.known_companies(contacts) - _people(contacts)
+    spoken = companies.company_of(turns, contacts), companies.answering_firm(turns)
+    words = (fact.text for fact in spoken if fact)
+    firms |= {folded(text) for text in words if " " in text and not any(map(listed, text.split()))}
+    return claims_of(turns, _known_names(contacts), firms, ours)
 
 
 def _note(turns: Turns, material: Material) -> str | None:
@@ -90,7 +95,7 @@ def _telephone(material: Material, region: str | None) -> tuple[tuple[str, ...],
 
 def _town_as_address(facts: dict[str, Fact], contact: Contact, turns: Turns) -> dict[str, Fact]:
     """Move a town from company to address for a contact without a company: "de Visé"."""
-    if not contact.name or contact.company or not may_be_town(facts.get("company"), turns):
+    if not contact.name or contact.company or not companies.may_be_town(facts.get("company"), turns):
         return facts
     rest = {field: fact for field, fact in facts.items() if field != "company"}
     return {"address": facts["company"], **rest}
@@ -103,7 +108,7 @@ def _completed_by(
     result = dict(facts)
     if "name" in result and not any(item["field"] == "name" for item in suggestions):
         result["name"] = completed(result["name"], contact.name)
-    if "company" not in result and (company := company_in_part(turns, contact)):
+    if "company" not in result and (company := companies.company_in_part(turns, contact)):
         result["company"] = company
     return result
 

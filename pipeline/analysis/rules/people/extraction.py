@@ -26,8 +26,9 @@ def extract(
     `contacts` help to recognize companies; `region` (ISO 3166 alpha-2) defines a complete national number.
     """
     contacts = tuple(contacts)
-    if wrong_number(turns):
-        return {}  # the facts are another person's
+    if wrong_number(turns):  # other facts are another person's
+        is_ours = wrong_number(tuple(turn for turn in turns if turn.role is Role.CUSTOMER))
+        return {"name": name} if name and not is_ours else {}
     company = company_of(turns, contacts)
     facts = {
         "name": name,
@@ -78,9 +79,14 @@ def _email(turns: Turns) -> Fact | None:
     """Return the last statement: corrections and read-backs follow later. Spelled letters correct its parts."""
     statements: list[tuple[int, Fact]] = []
     for at, turn in enumerate(turns):
+        before = turns[at - 1] if at else None
+        if before and before.role is Role.REP and before.pack.matches("people", "asked_another", before.text):
+            continue
         for address in emails(turn.text, turn.pack):
             sentence = next(s for s in turn.sentences if s.last > address.first)
-            if refers_to_caller(turns, at, sentence) or _read_back(statements, address.text, turn):
+            if turn.pack.matches("contact", "of_another", sentence.text):
+                continue
+            if refers_to_caller(turns, at, sentence) or _read_back(statements, address.text, turns, at):
                 evidence = sentence.evidence((address.first - sentence.first, address.last - sentence.first))
                 statements.append((at, Fact(address.text, evidence)))
     if not statements:
@@ -96,11 +102,16 @@ def _email(turns: Turns) -> Fact | None:
     return fact
 
 
-def _read_back(statements: list[tuple[int, Fact]], address: str, turn: SpokenTurn) -> bool:
-    """Return whether the agent repeats an address: spelled, it may be the better one."""
+def _read_back(statements: list[tuple[int, Fact]], address: str, turns: Turns, at: int) -> bool:
+    """Return whether the agent repeats an address, or one that the turn before dictates, and it is not denied."""
     from rapidfuzz import fuzz
 
-    return bool(statements) and turn.role is Role.REP and fuzz.ratio(statements[-1][1].text, address) >= 80
+    before, reply = turns[at - 1], turns[min(at + 1, len(turns) - 1)]
+    if turns[at].role is not Role.REP or (reply.by_customer and reply.pack.matches("contact", "deny", reply.text)):
+        return False
+    signs = before.pack.words("contact", "at") - before.pack.words("text", "stopwords")
+    is_dictated = before.by_customer and not signs.isdisjoint(re.findall(r"[\w@]+", before.text.lower()))
+    return is_dictated or any(fuzz.ratio(fact.text, address) >= 80 for _, fact in statements[-1:])
 
 
 def _phone(turns: Turns, region: str | None) -> Fact | None:

@@ -57,6 +57,12 @@ def of_known(name: str | None, language: str | None) -> str | None:
     return titled or (of_first_name(words[0], language) if len(words) > 1 else None)
 
 
+def differ(first_name: str, second_name: str, language: str | None) -> bool:
+    """Return whether one is a woman's name and one a man's: Daniel, Daniela; but Chema is José."""
+    kinds = {of_first_name(name, language) for name in (first_name, second_name)}
+    return kinds == {FEMALE, MALE} and not _is_usual(first_name, second_name)
+
+
 def short_form(first_name: str, second_name: str) -> bool:
     """Return whether one is short for the other: Bill is William, Encarna Encarnación; Dan is not Dana."""
     short, full = sorted((folded(first_name), folded(second_name)), key=len)
@@ -68,6 +74,10 @@ def _is_usual(first_name: str, second_name: str) -> bool:
     short, full = sorted((folded(first_name), folded(second_name)), key=len)
     forms = _short_forms()
     return full in forms.get(short, ()) or short in forms.get(full, ())
+
+
+def is_short_form(name: str) -> bool:
+    return folded(name) in _short_forms()
 
 
 def may_differ(first_name: str, second_name: str) -> bool:

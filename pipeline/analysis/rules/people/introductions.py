@@ -362,8 +362,8 @@ def _calling(pack: Pack, names: tuple[str, ...]) -> re.Pattern[str]:
 
 def _compiled(pack: Pack, names: tuple[str, ...]) -> re.Pattern[str]:
     titles = "|".join(re.escape(title) for title in pack.words("people", "titles")) or "(?!)"
-    known_words = pack.words("text", "stopwords") | pack.words("people", "business")
-    stop = "|".join(map(re.escape, sorted(known_words - set(pack.get("people", "greetings", ())))))
+    words = pack.words("text", "stopwords") | pack.words("people", "business") | pack.words("people", "determiners")
+    stop = "|".join(map(re.escape, sorted(words - set(pack.get("people", "greetings", ())))))
     greetings = "|".join(pack.get("people", "greetings", ())) or "(?!)"
     return re.compile(
         rf"(?:^|[,.!?¡¿:] *|\b(?:{greetings}),? |(?:^|[,.!?¡¿] )(?!(?:{stop})\b)[^\W\d]+ )(?:(?P<title>{titles})\.? )?"
@@ -425,11 +425,14 @@ def _known_in(sentence: Sentence, known_names: Iterable[str]) -> Iterator[re.Mat
     names = sorted((name for name in known_names if name in text), key=lambda name: (-len(name), name))
     titles = "|".join(re.escape(title) for title in words.words("people", "titles")) or "(?!)"
     pattern = rf"(?<![\w'-])(?:(?P<title>(?i:{titles}))\.? )?(?P<name>{'|'.join(map(re.escape, names))})(?![\w'-])"
+    articles = "|".join(words.words("people", "articles")) or "(?!)"
     about = words.words("people", "determiners") | words.words("people", "titles") | {words.get("tasks", "and")}
     for match in re.finditer(pattern, text) if names else ():
         before = re.findall(r"([\w']+) $", text[: match.start()].lower())
         spoken = SpokenName(match["name"], match.group(), sentence.evidence(match.span()), sentence.turn.index)
-        is_apart = re.search(r"(?:^|[,.!?] )\w{1,3} $", text[: match.start()]) and text[match.end() :][:1] in _PAUSES
+        is_apart = (
+            re.search(rf"(?:^|[,.!?] )(?i:{articles}) $", text[: match.start()]) and text[match.end() :][:1] in _PAUSES
+        )
         if (about.isdisjoint(before) or is_apart) and not spoken_of(spoken, sentence):
             yield match  # apart: "Kern am Apparat, der Xaver."
 

@@ -8,11 +8,12 @@ import re
 from typing import Any
 
 from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
-from pipeline.analysis.rules.people.gender import listed, of_known
+from pipeline.analysis.rules.people.companies import is_firm
+from pipeline.analysis.rules.people.gender import of_known
 from pipeline.analysis.rules.people.introductions import bare, words_of
-from pipeline.analysis.rules.people.names import NameClaim
+from pipeline.analysis.rules.people.names import OWN, NameClaim
 from pipeline.analysis.rules.people.party import WEIGHTS, Party, in_words
-from pipeline.analysis.rules.people.similarity import PART, name_fit, same_company, written
+from pipeline.analysis.rules.people.similarity import LIKE, PART, name_fit, same_company, written
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Roster
 from pipeline.domain.speech import Role
@@ -88,7 +89,7 @@ def _of_name(name: str, party: Party, of_company: float) -> float:
     fits = (WEIGHTS[c.rank] * name_fit(c.spoken.name, name, party.language, c.is_spelled) for c in party.names)
     of_person = len(words_of(name)) > 1 and party.is_own(name)
     in_address = _fit_of_local(party.text("email").partition("@")[0], name) if of_person else 0.0
-    return sum(fits) + of_person * max(of_company, 0.0) + max(in_address, 0.0)
+    return sum(fits) + of_person * max(of_company, 0.0) + in_address
 
 
 def _identity(contact: Contact, party: Party) -> dict[str, float]:
@@ -113,6 +114,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
     names, first = folded(contact.name or "").split() or [""], folded(contact.name or "").partition(" ")[0]
     claimed = {word for claim in party.claims for word in folded(claim.spoken.name).split()}
     gender = of_known(contact.name, party.language)
+    is_own = any(claim.rank == OWN and _fit_of(claim, contact, party) > LIKE for claim in party.claims)
     is_couple = not {"&", *(turn.pack.get("tasks", "and", "&") for turn in party.turns)}.isdisjoint(names)
     is_another = party.name and len(names) > 1 and not is_couple and first not in party.first_names
     colleagues = [
@@ -126,10 +128,9 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
         "the agent uses the first name": 0.5 * (first in party.named_by_agent - claimed),
         "a colleague is mentioned": 0.5
         * any(f" {n} " in party.own_words for n in mentioned if n not in party.first_names.union(names)),
-        "denied": -3.0 * (not party.denied.isdisjoint(names)),
+        "denied": -3.0
+        * (not is_own and any(name_fit(name, contact.name or "", party.language) > 0 for name in party.denied)),
         "mentioned as another person": -0.8 * bool(is_another and f" {first} " in party.own_words),
-        "a company": -0.5
-        * (bool(contact.company) and not listed(first) and set(folded(contact.company).split()) <= set(names)),
         "gender": -4.0 * bool(gender and party.gender and gender != party.gender and not is_couple),
     }
     return {kind: value for kind, value in evidence.items() if value}
@@ -140,7 +141,7 @@ def _fit_of(claim: NameClaim, contact: Contact, party: Party) -> float:
     name = claim.spoken.name
     if not contact.name:
         return 0.0
-    if contact.name == contact.company:
+    if contact.name == contact.company or is_firm(contact):
         return float(len(words_of(name)) > 1 and name_fit(name, contact.name, party.language) >= PART)
     words = set(folded(contact.name).split())
     if words & party.business and not words >= set(folded(name).split()):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.gender import listed, short_form
+from pipeline.analysis.rules.people.gender import is_short_form, listed, short_form
 from pipeline.analysis.rules.people.introductions import (
     SpokenName,
     addresses,
@@ -96,16 +96,12 @@ def _longer(claim: NameClaim, turns: Turns) -> Iterator[NameClaim]:
 def _without_denied(claims: list[NameClaim]) -> list[NameClaim]:
     """Return the claims without the agent's names that the other party denies and never uses."""
     theirs = {folded(part) for claim in claims if claim.rank == OWN for part in claim.parts}
-    denied = {folded(claim.spoken.name) for claim in claims if claim.rank == DENIED} - theirs
-    by_agent = (CONFIRMED, ADDRESSED)
+    denied = {folded(part) for claim in claims if claim.rank == DENIED for part in words_of(claim.spoken.name)} - theirs
     return [
         claim
         for claim in claims
-        if (
-            folded(claim.spoken.name) in denied
-            if claim.rank == DENIED
-            else claim.rank not in by_agent or denied.isdisjoint(map(folded, claim.parts))
-        )
+        if claim.rank not in (DENIED, CONFIRMED, ADDRESSED)
+        or denied.isdisjoint(map(folded, claim.parts)) is not (claim.rank == DENIED)
     ]
 
 
@@ -257,6 +253,8 @@ def _claims_by_customer(
     parts = {part for spoken in explicit for part in folded(spoken.name).split()}
     for introduced in _self_named(turn, asked, opening, contact_names):
         spoken = _without_agent(introduced, agent)
+        if introduced not in explicit and folded(spoken.name.split()[0]) in agent:
+            continue  # "Dime, Marta.", to Marta
         is_earlier = spoken.evidence.start < begin  # "it's for Al Roe, I'm his son, Ed"
         is_another = is_earlier and parts.isdisjoint(folded(spoken.name).split())
         if spoken.name not in others:
@@ -298,15 +296,18 @@ def _denied(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]
         mentions = [spoken for spoken in mentioned(turn, names) if turn.by_agent]
         names -= {name for name in names for mention in mentions if mention.name in name or name in mention.name}
         for mention in mentions if reply.by_customer else ():
-            if _is_absent(mention, reply) or (_is_asked(mention, turn) and _is_denial(reply)):
-                for part in words_of(mention.name):
-                    yield NameClaim(replace(mention, name=part), DENIED)
+            if _is_absent(mention, turn, reply) or (_is_asked(mention, turn) and _is_denial(reply)):
+                yield NameClaim(mention, DENIED)
 
 
-def _is_absent(mention: SpokenName, reply: SpokenTurn) -> bool:
-    """Return whether the reply is about this person: "Joanne's not with us anymore"."""
+def _is_absent(mention: SpokenName, turn: SpokenTurn, reply: SpokenTurn) -> bool:
+    """Return whether the reply is about this person: "Joanne's not with us anymore", "She's in a meeting"."""
     ends = re.finditer(rf"\b(?:{'|'.join(map(re.escape, words_of(mention.name)))})(?![\w-])", reply.text)
-    return any(reply.pack.matches("people", "third_person", reply.text[end.end() :]) for end in ends)
+    rests = [reply.text[end.end() :] for end in ends]
+    is_asked = any(mention.name in spoken.name and not spoken.titled for spoken in (*asked_for(turn), *addresses(turn)))
+    if is_asked and turn.text.endswith("?") and not reply.pack.matches("people", "thats_me", reply.text):
+        rests.append(re.sub(r"^(?:[^\W\d]{2,5}, )*", ", ", reply.text))
+    return any(reply.pack.matches("people", "third_person", rest) for rest in rests)
 
 
 def _is_asked(mention: SpokenName, turn: SpokenTurn) -> bool:
@@ -350,7 +351,7 @@ def _asks_for_another(turn: SpokenTurn) -> bool:
 
 
 def _whole(spoken: SpokenName) -> bool:
-    return spoken.titled or len(spoken.full.split()) > 1 or listed(spoken.name)
+    return spoken.titled or len(spoken.full.split()) > 1 or listed(spoken.name) or is_short_form(spoken.name)
 
 
 def _self_named(turn: SpokenTurn, asked: bool, opening: bool, contact_names: tuple[str, ...]) -> Iterator[SpokenName]:

@@ -9,7 +9,7 @@ from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_title
 from pipeline.analysis.rules.people.introductions import bare, introductions, words_of
 from pipeline.analysis.rules.people.names import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
-from pipeline.analysis.rules.people.similarity import written
+from pipeline.analysis.rules.people.similarity import name_fit, written
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Member
 from pipeline.domain.speech import Role
@@ -38,7 +38,8 @@ class Party:
     def names(self) -> tuple[NameClaim, ...]:
         """The claims with the most weight for each name and speaker, without those that another one contains."""
         result: dict[tuple[str, bool], NameClaim] = {}
-        for claim in sorted((claim for claim in self.claims if claim.rank in WEIGHTS), key=lambda c: WEIGHTS[c.rank]):
+        claims = [claim for claim in self.claims if claim.rank in WEIGHTS and not self._is_asked_for(claim)]
+        for claim in sorted(claims, key=lambda claim: WEIGHTS[claim.rank]):
             parts = words_of(claim.spoken.name)
             is_members = len(parts) == 1 and any(fit(parts[0], member) for member in self.members)
             key = folded(claim.spoken.name), claim.rank in (CONFIRMED, ADDRESSED)
@@ -46,13 +47,20 @@ class Party:
             result[key] = replace(claim, rank=rank, is_spelled=claim.is_spelled or self._is_written(parts))
         return tuple(claim for claim in result.values() if not any(_is_part(claim, other) for other in result.values()))
 
+    def _is_asked_for(self, claim: NameClaim) -> bool:
+        """Return whether the agent uses another name before the own one: "Michel Corbin?" - "I'm Michèle, his wife"."""
+        theirs = [other.spoken for other in self.claims if other.rank == OWN]
+        is_before = bool(theirs) and claim.rank == ADDRESSED and claim.spoken.turn < min(name.turn for name in theirs)
+        return is_before and not any(name_fit(name.name, claim.spoken.name, self.language) > 0 for name in theirs)
+
     @cached_property
     def hypotheses(self) -> tuple[str, ...]:
         """The spoken names, and first names with a contact's last name that the other party says or confirms."""
-        names = tuple(dict.fromkeys(claim.spoken.name for claim in self.names))
-        first = [name for name in names if len(words_of(name)) == 1 and listed(name)]
-        theirs = {claim.spoken.name for claim in self.names if claim.rank in (OWN, CONFIRMED)}
-        last = sorted(theirs & {(contact.name or "").rpartition(" ")[2] for contact in self.contacts})
+        certain = [claim for claim in self.names if claim.rank in (OWN, CONFIRMED)]
+        names = tuple(dict.fromkeys(claim.spoken.name for claim in certain or self.names))
+        first = [c.spoken.name for c in self.names if len(words_of(c.spoken.name)) == 1 and listed(c.spoken.name)]
+        of_contacts = {(contact.name or "").rpartition(" ")[2] for contact in self.contacts}
+        last = sorted(of_contacts.intersection(claim.spoken.name for claim in certain))
         return (*names, *(f"{name} {other}" for name in first for other in last))
 
     def is_own(self, name: str) -> bool:
@@ -72,7 +80,7 @@ class Party:
 
     @cached_property
     def denied(self) -> frozenset[str]:
-        return frozenset(folded(claim.spoken.name) for claim in self.claims if claim.rank == DENIED)
+        return frozenset(claim.spoken.name for claim in self.claims if claim.rank == DENIED)
 
     @cached_property
     def nicknames(self) -> tuple[str, ...]:

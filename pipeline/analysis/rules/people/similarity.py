@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 
 from pipeline.analysis.rules.people.companies import without_form
-from pipeline.analysis.rules.people.gender import FEMALE, MALE, listed, may_differ, of_first_name, short_form
+from pipeline.analysis.rules.people.gender import differ, listed, may_differ, short_form
 from pipeline.analysis.rules.people.introductions import bare, words_of
 from pipeline.language.spoken.phonetics import alike, folded
 
@@ -46,10 +46,12 @@ def _word_fit(spoken: str, stored: str, language: str | None, is_last: bool) -> 
         return 1.0
     if folded(spoken) == folded(stored):
         return SHORT
-    if not is_last and {of_first_name(spoken, language), of_first_name(stored, language)} == {FEMALE, MALE}:
-        return 0.0  # Daniel, Daniela
+    if not is_last and differ(spoken, stored, language):
+        return 0.0
     if not is_last and short_form(spoken, stored):
         return LIKE if may_differ(spoken, stored) else SHORT
+    if not is_last and listed(spoken) and listed(stored) and not alike(spoken, stored, language):
+        return 0.0  # Marina, Mariana
     initial, name = sorted((folded(word).rstrip(".") for word in (spoken, stored)), key=len)
     min_ratio = MIN_RATIO_OF_SOUND if alike(spoken, stored, language) else MIN_RATIO
     is_initial = len(initial) == 1 and name.startswith(initial)
