@@ -63,7 +63,7 @@ REQUIRED: dict[str, str] = {
     "redaction": """
         card card_code card_expiry iban account national_id phone birth_date password email spelled_name address person
         other units between in_dates streets health not_names phrases
-        states no_value no_value_first openers
+        states no_value no_value_first requests not_asked openers
     """,
 }
 """By section, the keys that every pack has; a language that has no such thing says so with an empty list."""

@@ -32,12 +32,12 @@ def stated_in(line: Line, cues: Cues) -> Iterator[Cue]:
     """Yield the cues whose value follows in the same sentence: the other party's next words are no answer."""
     for cue in cues.cues:
         if cue.channel == line.channel and cue.kind in ("password", "spelled_name"):
-            at = _after_verb(line, cue)
-            if (at is not None and any(_taken(line, at, MAX_VALUE))) or _is_own(line, cue):
+            at = after_verb(line, cue)
+            if (at is not None and any(_taken(line, at, MAX_VALUE))) or is_own(line, cue):
                 yield cue
 
 
-def _is_own(line: Line, cue: Cue) -> bool:
+def is_own(line: Line, cue: Cue) -> bool:
     """Return whether the speaker means an own value ("my last name, I'll spell it"), and asks for none."""
     before = range(max(0, cue.first - 1), cue.first + 1)
     return any(line.lower[at] in line.packs[at].words("roles", "mine") for at in before)
@@ -65,7 +65,7 @@ def names_of(line: Line, cues: Cues, stated: frozenset[Cue]) -> Iterator[list[in
 def partly_of(line: Line, cues: Cues) -> Iterator[tuple[Cue, list[int]]]:
     """Yield sentences after a cue that may be its value: a recognizer wrote "free to 7" for "3 2 7"."""
     for cue in (cue for cue in cues.cues if cue.kind in MIN_SYMBOLS):
-        stated = (_after_verb(line, cue) or cue.last + 1) if cue.channel == line.channel else None
+        stated = (after_verb(line, cue) or cue.last + 1) if cue.channel == line.channel else None
         asks = cue.to_end <= MAX_TO_END and (line.mixed or line.channel != cue.channel)
         for start in (stated, _answer(line, cue) if asks else None):
             spans = _sentences(line, start) if start is not None and start < len(line.tokens) else ()
@@ -101,7 +101,7 @@ def completes(line: Line, kind: EntityKind, tokens: list[int], taken: dict[int, 
     """Return whether nothing of an answer is hidden yet, or all of it may be one value, of which a part is hidden."""
     hidden = [at for at in tokens if at in taken]
     rest = [at for at in tokens if hidden and not hidden[0] <= at <= hidden[-1] and line.lower[at].isalnum()]
-    words = [at for at in rest if len(line.lower[at]) > 1 and not _is_figure(line, at)]
+    words = [at for at in rest if len(line.lower[at]) > 1 and not is_figure(line, at)]
     if kind is EntityKind.ADDRESS:  # house and postal code may be written as one number
         return {kind, EntityKind.CARD, EntityKind.PHONE}.issuperset(taken[at] for at in hidden)
     is_alike = {kind, EntityKind.SPELLED_NAME}.issuperset(taken[at] for at in hidden)
@@ -111,7 +111,7 @@ def completes(line: Line, kind: EntityKind, tokens: list[int], taken: dict[int, 
 def _value(line: Line, cue: Cue, limit: int, stated: frozenset[Cue]) -> Iterator[list[int]]:
     """Yield the value in the sentence of the cue ("... is X"), or the other party's answer."""
     if cue in stated:
-        at = _after_verb(line, cue) if cue.channel == line.channel else None
+        at = after_verb(line, cue) if cue.channel == line.channel else None
         yield from _taken(line, at, limit) if at is not None else ()
         return
     asks = cue.to_end <= MAX_TO_END and (line.mixed or line.channel != cue.channel)
@@ -123,20 +123,20 @@ def _value(line: Line, cue: Cue, limit: int, stated: frozenset[Cue]) -> Iterator
 def _rest(line: Line, tokens: list[int]) -> Iterator[list[int]]:
     """Yield what completes a value in the speaker's next turn, if it is short: "tiger" - "okay" - "eighty-four"."""
     at = tokens[-1] + 1
-    while at < len(line.tokens) and (line.words[at].text == line.words[tokens[-1]].text or _opens(line, at)):
+    while at < len(line.tokens) and (line.words[at].text == line.words[tokens[-1]].text or opens(line, at)):
         if line.words[at].text == line.words[tokens[-1]].text and line.lower[at].isalnum():
             return  # the turn continues with something else
         at += 1
     if at == len(line.tokens) or line.words[at].start - line.words[tokens[-1]].end > MAX_REST_SECONDS:
         return
     for rest in _taken(line, at, MAX_REST + 1):
-        figures = [_is_figure(line, token) for token in rest]
-        words = any(_is_stopword(line, token) and not figure for token, figure in zip(rest, figures, strict=True))
+        figures = [is_figure(line, token) for token in rest]
+        words = any(is_stopword(line, token) and not figure for token, figure in zip(rest, figures, strict=True))
         if len(rest) <= MAX_REST and not words and (any(figures) or not line.mixed):
             yield rest
 
 
-def _after_verb(line: Line, cue: Cue) -> int | None:
+def after_verb(line: Line, cue: Cue) -> int | None:
     """Return the token after the verb that states a value, at most four words after the cue."""
     for at in range(cue.last + 1, min(len(line.tokens), cue.last + 6)):
         word = line.lower[at]
@@ -181,7 +181,7 @@ def _taken(line: Line, first: int, limit: int, strict: bool = False, joins: bool
     """
     at = first
     tokens: list[int] = []
-    while at < len(line.tokens) and _opens(line, at) and not all(_is_figure(line, n) for n in (at, at + 1)):
+    while at < len(line.tokens) and opens(line, at) and not all(is_figure(line, n) for n in (at, at + 1)):
         at += 1
     while at < len(line.tokens) and len(tokens) < limit:
         word, language = line.lower[at], line.packs[at]
@@ -215,7 +215,7 @@ def _stop(line: Line, at: int, tokens: list[int], joining: bool) -> _Stop | None
         return None
     if not any(_carries(line, token) for token in tokens):
         return _Stop.NO_VALUE
-    is_number = all(_is_figure(line, token) for token in tokens)  # "4242 for the invoice"
+    is_number = all(is_figure(line, token) for token in tokens)  # "4242 for the invoice"
     return _Stop.OVER if denies or is_number else None
 
 
@@ -224,7 +224,7 @@ def _is_no_name(line: Line, at: int) -> bool:
     return word in language.words("people", "not_names") or word in language.words("redaction", "not_names")
 
 
-def _opens(line: Line, at: int) -> bool:
+def opens(line: Line, at: int) -> bool:
     """Return whether a word only opens an answer: "sure, it's"."""
     language, word = line.packs[at], line.lower[at]
     return (
@@ -236,12 +236,12 @@ def _opens(line: Line, at: int) -> bool:
 
 
 def _carries(line: Line, at: int) -> bool:
-    return line.lower[at].isalnum() and not _is_stopword(line, at) and not _opens(line, at)
+    return line.lower[at].isalnum() and not is_stopword(line, at) and not opens(line, at)
 
 
-def _is_figure(line: Line, at: int) -> bool:
+def is_figure(line: Line, at: int) -> bool:
     return at < len(line.tokens) and (line.lower[at].isdecimal() or line.lower[at] in line.packs[at].numbers)
 
 
-def _is_stopword(line: Line, at: int) -> bool:
+def is_stopword(line: Line, at: int) -> bool:
     return line.lower[at] in line.packs[at].words("text", "stopwords")

@@ -29,7 +29,7 @@ _LENGTHS = {
     EntityKind.PASSWORD: (3, 20),
 }
 """Digits, with corrections applied, that a cue of each kind may announce."""
-_WHOLE = {EntityKind.CARD: 13, EntityKind.IBAN: 15, EntityKind.NATIONAL_ID: 8, EntityKind.ACCOUNT: 8,
+WHOLE = {EntityKind.CARD: 13, EntityKind.IBAN: 15, EntityKind.NATIONAL_ID: 8, EntityKind.ACCOUNT: 8,
           EntityKind.PHONE: 9, EntityKind.CARD_CODE: 3, EntityKind.PASSWORD: 4}  # fmt: skip
 """Digits from which a value is complete: a shorter one goes on in the next row."""
 _DATES = {EntityKind.CARD_EXPIRY: (3, 8), EntityKind.BIRTH_DATE: (4, 10)}
@@ -72,7 +72,7 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
             if last:
                 yield last
             last = Value(kind, [part], confidence, cue)
-        if len(last.digits) >= _WHOLE.get(last.kind, 0):
+        if len(last.digits) >= WHOLE.get(last.kind, 0):
             answered[last.cue.kind if last.cue else last.kind] = row.end
     if last:
         yield last
@@ -118,7 +118,7 @@ def heads(row: Row) -> Iterator[Row]:
 
 def _continues(value: Value, row: Row, cues: Cues) -> bool:
     """Return whether a row is the rest of a value that is not complete."""
-    if row.start - value.end > MAX_PAUSE or len(value.digits) >= _WHOLE.get(value.kind, 0):
+    if row.start - value.end > MAX_PAUSE or len(value.digits) >= WHOLE.get(value.kind, 0):
         return False
     if len(value.digits) + len(row.text) > _LENGTHS[value.kind][1]:
         return False
