@@ -1,7 +1,7 @@
 """What answers a request for a value, or follows its announcement, whether or not a recognizer wrote it.
 
-A stretch lasts from the cue until the asking party moves on. In it, sound without words is hidden, and so are words that
-do not read as another kind of answer.
+A stretch lasts from the cue until the asking party moves on, or the value is complete. In it, sound without words is
+hidden, and so are words that do not read as another kind of answer. Where that is unclear, more is hidden, not less.
 """
 
 from bisect import bisect_left
@@ -16,26 +16,27 @@ from pipeline.redaction.lines import MAX_UNCLAIMED, Line
 from pipeline.redaction.numbers import POSSIBLE, WHOLE
 from pipeline.redaction.runs import interruptions
 
-MAX_ASKED = 45.0  # seconds from the request to the end of its answer
-MAX_STATED = 15.0  # ... from an announcement to the end of the value
-MAX_TO_SOUND = 1.0  # ... from an announcement to sound without words that is its value
-MIN_STATED = 0.8  # seconds of that sound
+MAX_ASKED, MAX_STATED = 45.0, 15.0  # seconds from a request, and from an announcement, to the end of the value
+MAX_TO_SOUND, MIN_STATED = 1.0, 0.8  # seconds from an announcement to sound that is its value, and of that sound
 PAUSE = 0.7  # seconds between two utterances of a party
+EARLY = 0.2  # seconds by which the time of a word may be too early
 MAX_UTTERANCE = 40  # tokens of a request after its cue
 MAX_SIGNAL = 3  # words of an utterance that lets the other party continue: "okay, go ahead"
-MIN_SURE = 6  # digits with which "6 euro 6 5" is no amount
+MIN_FIGURES, MIN_STATED_FIGURES, MIN_SURE = 2, 3, 6  # digits of an answer, of an announced value, of no amount
 MIN_FLUENT, SURE = 5, 0.85  # words without a digit that are recognized with this mean confidence are another answer
-MIN_FIGURES = 2  # digits and letters of a segment that is a value in any case
-EARLY = 0.2  # seconds by which a word after a cue may begin too early
+MIN_WHOLE = 3  # digits of a value of another kind than those of `WHOLE`
+_CARD = frozenset({EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY})
 ALWAYS = frozenset({EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.IBAN, EntityKind.NATIONAL_ID})
 """Kinds of which an answer is hidden also without a digit."""
-_CARD = {EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY}
-KINDS = ALWAYS | {EntityKind.CARD_EXPIRY, EntityKind.PHONE, EntityKind.BIRTH_DATE, EntityKind.EMAIL, EntityKind.ADDRESS, EntityKind.ACCOUNT, EntityKind.PASSWORD}
+KINDS = ALWAYS | _CARD | {
+    EntityKind.ACCOUNT, EntityKind.PHONE, EntityKind.BIRTH_DATE, EntityKind.PASSWORD, EntityKind.EMAIL,
+    EntityKind.ADDRESS,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a channel says from token `first` and second `start` to `end`, which may be the value of a cue."""
+    """What a channel says from token `first`, with sound from `start`, to `end`: perhaps the value of a cue."""
 
     kind: EntityKind
     first: int
@@ -48,86 +49,60 @@ def hide(channels: Sequence[Channel]) -> None:
     """Hide the values in the stretches of a call, besides what its channels hide."""
     for asking in channels:
         for cue in asking.cues.cues:
-            if cue.channel == asking.line.channel and cue.kind in KINDS:
-                others = [each for each in channels if each is not asking] or [asking]
-                last = _end_of_utterance(asking.line, cue.last)
-                if _asks(asking.line, cue, last):
-                    for answering in others:
-                        _hide(answering, _answer(asking.line, answering.line, cue, last))
-                else:
-                    end = min(_end_of_value(each.line, cue) for each in others)
-                    first = after_verb(asking.line, cue) or len(asking.line.tokens)
-                    _hide(asking, Stretch(EntityKind(cue.kind), first, cue.end, end, is_asked=False))
+            if cue.channel != asking.line.channel or cue.kind not in KINDS.intersection(asking.policy.kinds):
+                continue
+            others = [each for each in channels if each is not asking]
+            last = _end_of_utterance(asking.line, cue.last)
+            if _asks(asking.line, cue, last):
+                for answering in others or [asking]:
+                    _hide(answering, _answer(asking.line, answering.line, cue, last))
+            else:
+                first = after_verb(asking.line, cue) or len(asking.line.tokens)
+                moves = (_next_move(each.line, _first_from(each.line, cue.end)) for each in others)
+                end = min([cue.end + MAX_STATED, *moves])
+                _hide(asking, Stretch(EntityKind(cue.kind), first, cue.end, end, is_asked=False))
 
 
 def _asks(line: Line, cue: Cue, last: int) -> bool:
     """Return whether a cue is the end of a request, whose speaker does not state the value."""
-    first = cue.first
+    language, first = line.packs[cue.first], cue.first
     while first and cue.first - first < MAX_LOOK and _continues(line, first - 1) and line.lower[first - 1] not in ".?!":
         first -= 1
     end = next((at for at in range(cue.last + 1, last + 1) if line.lower[at] in ".?!"), last + 1)
-    before, rest = range(first, cue.first), range(cue.last + 1, end)
-    if is_own(line, cue) or any(is_figure(line, at) for at in rest) or _is_ordinary(line, cue):
+    rest = [at for at in range(cue.last + 1, end) if line.lower[at].isalnum()]
+    is_ordinary = " ".join(line.lower[cue.first : cue.last + 1]) in language.words("redaction", "not_asked")
+    if is_ordinary or is_own(line, cue) or any(is_figure(line, at) for at in rest):
         return False
-    words = [line.lower[at] for at in (*before, *rest) if line.lower[at].isalnum()]
     if end <= last and line.lower[end] == "?":
         return True
-    if sum(line.lower[at].isalnum() for at in rest) > MAX_TO_END:
-        return False
-    language = line.packs[cue.first]
-    if any(word in language.words("redaction", "requests") for word in words):
-        return True
-    is_short = len(words) <= MAX_SIGNAL and all(word in language.words("text", "stopwords") for word in words)
-    return bool(words) and is_short and cue.kind in ALWAYS
-
-
-def _is_ordinary(line: Line, cue: Cue) -> bool:
-    said = " ".join(line.lower[cue.first : cue.last + 1])
-    return said in line.packs[cue.first].words("redaction", "not_asked")
+    words = {line.lower[at] for at in [*range(first, cue.first), *rest] if line.lower[at].isalnum()}
+    is_short = 0 < len(words) <= MAX_SIGNAL and words <= language.words("text", "stopwords") and cue.kind in ALWAYS | _CARD
+    return len(rest) <= MAX_TO_END and (is_short or not words.isdisjoint(language.words("redaction", "requests")))
 
 
 def _answer(asking: Line, answering: Line, cue: Cue, last: int) -> Stretch:
     kind = EntityKind(cue.kind)
-    if asking is answering:  # the next utterance is the answer
+    if asking is answering:
         first = next((at + 1 for at in range(cue.last, last) if asking.lower[at] == "?"), last + 1)
         start = asking.words[first - 1].end
-        while first < len(asking.tokens) and _is_signal(asking, first, _end_of_utterance(asking, first)):
-            first = _end_of_utterance(asking, first) + 1
-        after = first
-        while after < len(asking.tokens) and asking.words[after].text == asking.words[first].text:
-            after += 1
-        return Stretch(kind, first, start, min(start + MAX_ASKED, _next_move(asking, after)), is_asked=True)
+        return Stretch(kind, first, start, start + MAX_ASKED, is_asked=True)
     first = _first_from(answering, cue.end - EARLY)
-    sounds = [piece.end for piece in answering.unwritten if piece.end > cue.end][:1]
-    starts = [place.start for place in answering.words[first : first + 1]] + [max(cue.end, end - 1.0) for end in sounds]
-    after = max(last + 1, _first_from(asking, min(starts, default=cue.end)))
-    return Stretch(kind, first, cue.end, min(cue.end + MAX_ASKED, _next_move(asking, after)), is_asked=True)
+    starts = [place.start for place in answering.words[first : first + 1]]
+    starts += [max(cue.end, piece.start) for piece in answering.unwritten if piece.end > cue.end][:1]
+    moves = max(last + 1, _first_from(asking, min(starts, default=cue.end)))
+    return Stretch(kind, first, cue.end, min(cue.end + MAX_ASKED, _next_move(asking, moves)), is_asked=True)
 
 
-def _end_of_value(other: Line, cue: Cue) -> float:
-    """Return when the other party moves on after an announcement; on a mixed channel, when its turn ends."""
-    if not other.mixed:
-        return min(cue.end + MAX_STATED, _next_move(other, _first_from(other, cue.end)))
-    after = range(cue.last + 1, min(cue.last + MAX_UTTERANCE, len(other.tokens)))
-    return next((other.words[at].start for at in after if other.words[at].text != other.words[cue.last].text), cue.end + MAX_STATED)
-
-
-def _next_move(line: Line, first: int) -> float:
+def _next_move(line: Line, at: int) -> float:
     """Return when the first utterance from a token on begins that does more than let the other party continue."""
-    at = first
     while at < len(line.tokens):
         last = _end_of_utterance(line, at)
-        if not _is_signal(line, at, last):
+        words = [each for each in range(at, last + 1) if line.lower[each].isalnum()]
+        signals = interruptions(line.packs[at].language)
+        if len(words) > MAX_SIGNAL or any(line.lower[each] not in signals or is_figure(line, each) for each in words):
             return line.words[at].start
         at = last + 1
     return float("inf")
-
-
-def _is_signal(line: Line, first: int, last: int) -> bool:
-    words = [at for at in range(first, last + 1) if line.lower[at].isalnum()]
-    return len(words) <= MAX_SIGNAL and all(
-        line.lower[at] in interruptions(line.packs[at].language) and not is_figure(line, at) for at in words
-    )
 
 
 def _end_of_utterance(line: Line, at: int) -> int:
@@ -148,76 +123,104 @@ def _first_from(line: Line, second: float) -> int:
 
 def _hide(channel: Channel, stretch: Stretch) -> None:
     line, end, figures, has_value = channel.line, stretch.end, 0, False
-    whole = WHOLE.get(stretch.kind, 4)
-    for tokens in _segments(line, stretch.first, end):
-        latest = next(channel.cues.before(line.channel, tokens[-1], line.words[tokens[-1]].start), None)
-        if latest and latest.kind != stretch.kind and {latest.kind, stretch.kind} - _CARD:
-            continue
+    whole = WHOLE.get(stretch.kind, MIN_WHOLE)
+    for tokens in _segments(line, stretch):
+        taken = {at for at in tokens if channel.taken.get(at) in KINDS.intersection(channel.policy.kinds)}
+        if _opens(line, tokens) or (not taken and not _is_value(channel, stretch, tokens)):
+            if _opens(line, tokens) or (stretch.is_asked and not line.mixed):
+                continue
+            end = min(end, line.words[tokens[0]].start)
+            break
         count = sum(_figures(line, at) for at in tokens)
-        taken = [at for at in tokens if channel.taken.get(at) in KINDS]
-        if sum(_figures(line, at) for at in taken) < whole and _is_value(line, stretch, tokens, count):
-            while tokens and count < MIN_FIGURES and (opens(line, tokens[0]) or is_stopword(line, tokens[0])):
-                tokens = tokens[1:]
-            channel.add(stretch.kind, [at for at in tokens if at not in channel.taken], POSSIBLE)
-            taken = tokens
-        if taken:
-            figures, has_value = figures + count, True
-            if figures >= whole or not stretch.is_asked:
-                end = min(stretch.end, line.words[tokens[-1]].end + MAX_UNCLAIMED)
-            if figures >= whole:
-                break
-    sounds = [piece for piece in line.unwritten if piece.start < end and piece.end > stretch.start]
+        known = sum(_figures(line, at) for at in taken)
+        is_part = known < whole if stretch.kind in ALWAYS else not known
+        if is_part and _is_value(channel, stretch, tokens):
+            rest = [at for at in _without_opening(line, tokens) if at not in taken]
+            for at in rest:
+                channel.taken.pop(at, None)  # by a kind that the policy does not hide
+            channel.add(stretch.kind, rest, POSSIBLE)
+        figures, has_value = figures + count, True
+        if figures >= whole or not stretch.is_asked:
+            end = min(stretch.end, line.words[tokens[-1]].end + MAX_UNCLAIMED)
+        if figures >= whole:
+            break
+    _hide_sound(channel, stretch, end, has_value)
+
+
+def _hide_sound(channel: Channel, stretch: Stretch, end: float, has_value: bool) -> None:
+    """Hide sound without words; of an announcement without a value, only sound that follows it at once."""
+    sounds = [piece for piece in channel.line.unwritten if piece.start < end and piece.end > stretch.start]
     if not (stretch.is_asked or has_value):
-        sounds = [each for each in sounds[:1] if each.start < stretch.start + MAX_TO_SOUND and each.end - stretch.start >= MIN_STATED]
-    for piece in sounds:
-        clipped = replace(piece, start=max(piece.start, stretch.start), end=min(piece.end, end))
-        channel.entities.append(Entity(stretch.kind, (clipped,), POSSIBLE))
+        limit = stretch.start + MAX_TO_SOUND
+        sounds = [each for each in sounds[:1] if each.start < limit and each.end - stretch.start >= MIN_STATED]
+    pieces = [replace(each, start=max(each.start, stretch.start), end=min(each.end, end)) for each in sounds]
+    if pieces:
+        channel.entities.append(Entity(stretch.kind, tuple(pieces), POSSIBLE))
 
 
-def _segments(line: Line, first: int, end: float) -> Iterator[list[int]]:
-    """Yield the tokens of sentences and what is said between pauses."""
+def _segments(line: Line, stretch: Stretch) -> Iterator[list[int]]:
+    """Yield the words of sentences and of what is said between pauses."""
     tokens: list[int] = []
-    for at in range(first, len(line.tokens)):
-        if line.words[at].start >= end:
+    for at in range(stretch.first, len(line.tokens)):
+        if line.words[at].start >= stretch.end:
             break
         if line.lower[at].isalnum():
             tokens.append(at)
-        if line.lower[at] in ".?!;" or at + 1 == len(line.tokens) or not _continues(line, at):
-            if tokens:
-                yield tokens
+        if tokens and (line.lower[at] in ".?!;" or at + 1 == len(line.tokens) or not _continues(line, at)):
+            yield tokens
             tokens = []
     if tokens:
         yield tokens
 
 
-def _figures(line: Line, at: int) -> int:
-    """Return how many digits, or single letters, a token has; "one" is a digit next to others; a month has two."""
-    word, language = line.lower[at], line.packs[at]
-    if word in language.months:
-        return 2
-    if not word.isalpha() or not is_stopword(line, at) | opens(line, at):
-        return sum(sign.isdecimal() for sign in word) or int(is_figure(line, at) or len(word) == 1)
-    near = (each for each in (at - 1, at + 1) if 0 <= each < len(line.tokens) and not is_stopword(line, each) | opens(line, each))
-    return int(is_figure(line, at) and word not in language.get("numbers", "not_digits") and any(is_figure(line, each) for each in near))
-
-
-def _is_value(line: Line, stretch: Stretch, tokens: list[int], count: int) -> bool:
+def _is_value(channel: Channel, stretch: Stretch, tokens: list[int]) -> bool:
     """Return whether a segment may be a value, and is no other kind of answer."""
-    language, kind = line.packs[tokens[0]], stretch.kind
+    line, kind, language = channel.line, stretch.kind, channel.line.packs[tokens[0]]
+    latest = next(channel.cues.before(line.channel, tokens[-1], line.words[tokens[-1]].start), None)
+    if latest and latest.kind != kind and {latest.kind, kind} - _CARD:
+        return False
     words = {line.lower[at] for at in tokens}
-    if kind is EntityKind.EMAIL and not words.isdisjoint(language.words("contact", "dot")):
-        return True
-    if count < MIN_SURE and not words.isdisjoint(language.words("redaction", "units")):
+    if kind is EntityKind.EMAIL:
+        is_host = any(channel.taken.get(at) is kind for at in tokens)
+        return is_host or not words.isdisjoint(language.words("contact", "dot"))
+    counts = [_figures(line, at) for at in tokens]
+    is_year = [line.lower[at][:2] for at, count in zip(tokens, counts, strict=True) if count] in (["19"], ["20"])
+    if is_year and kind is not EntityKind.BIRTH_DATE:
         return False
-    numbers = sum(_figures(line, at) > 0 for at in tokens)
-    others = sum(not is_stopword(line, at) and not opens(line, at) and not _figures(line, at) for at in tokens)
-    if count >= MIN_FIGURES and (kind in ALWAYS or others <= max(MAX_WORDS, numbers)):
-        return True
-    if not stretch.is_asked or kind not in ALWAYS:
+    if sum(counts) < MIN_SURE and not words.isdisjoint(language.words("redaction", "units")):
         return False
-    if line.lower[min(tokens[-1] + 1, len(line.lower) - 1)] == "?":
-        return False
-    if len(tokens) >= MIN_FLUENT and not count and line.sure(tokens) >= SURE:
-        return False
-    denies = language.words("redaction", "no_value")
-    return words.isdisjoint(denies) and not all(opens(line, at) or is_stopword(line, at) for at in tokens)
+    if sum(counts) >= (MIN_FIGURES if stretch.is_asked else MIN_STATED_FIGURES):
+        others = sum(not (count or _is_small(line, at)) for count, at in zip(counts, tokens, strict=True))
+        return others <= max(MAX_WORDS, len(tokens) - counts.count(0)) or kind is EntityKind.ADDRESS or stretch.is_asked and kind in ALWAYS
+    is_question = line.lower[min(tokens[-1] + 1, len(line.lower) - 1)] == "?"
+    is_fluent = len(tokens) >= MIN_FLUENT and not any(counts) and line.sure(tokens) >= SURE
+    denies = not words.isdisjoint(language.words("redaction", "no_value"))
+    return stretch.is_asked and kind in ALWAYS and not (is_question or is_fluent or denies)
+
+
+def _opens(line: Line, tokens: list[int]) -> bool:
+    return not any(_figures(line, at) for at in tokens) and all(_is_small(line, at) for at in tokens)
+
+
+def _without_opening(line: Line, tokens: list[int]) -> list[int]:
+    first = next(at for at in tokens if _figures(line, at) or not _is_small(line, at))
+    return tokens[tokens.index(first) :]
+
+
+def _is_small(line: Line, at: int) -> bool:
+    return opens(line, at) or is_stopword(line, at)
+
+
+def _figures(line: Line, at: int) -> int:
+    """Return how many digits or letters a token has as a symbol, two for a month; "one" only next to others."""
+    word = line.lower[at]
+    if word in line.packs[at].months:
+        return 2
+    if not _is_symbol(line, at) or not word.isalpha() or not _is_small(line, at):
+        return sum(map(str.isdecimal, word)) or int(_is_symbol(line, at))
+    near = (each for each in (at - 1, at + 1) if 0 <= each < len(line.tokens))
+    return int(any(_is_symbol(line, each) and not _is_small(line, each) for each in near))
+
+
+def _is_symbol(line: Line, at: int) -> bool:
+    return line.lower[at].isalnum() and (is_figure(line, at) or len(line.lower[at]) == 1)
