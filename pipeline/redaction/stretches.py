@@ -4,11 +4,11 @@ A stretch lasts from the cue until the asking party moves on, or the value is co
 hidden, and so are words that do not read as another kind of answer. Where that is unclear, more is hidden, not less.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.domain.redaction import Entity, EntityKind
+from pipeline.domain.redaction import Entity, EntityKind, EntityWords
 from pipeline.redaction.answers import MAX_TO_END, MAX_WORDS, after_verb, is_figure, is_own, is_stopword, opens
 from pipeline.redaction.channel import Channel
 from pipeline.redaction.cues import MAX_LOOK, Cue
@@ -57,9 +57,12 @@ def hide(channels: Sequence[Channel]) -> None:
                 for answering in others or [asking]:
                     _hide(answering, _answer(asking.line, answering.line, cue, last))
             else:
-                first = after_verb(asking.line, cue) or len(asking.line.tokens)
-                moves = (_next_move(each.line, _first_from(each.line, cue.end)) for each in others)
-                end = min([cue.end + MAX_STATED, *moves])
+                first = after_verb(asking.line, cue)
+                if first is None:
+                    continue
+                end = cue.end + MAX_STATED
+                for other in others:
+                    end = _next_move(other.line, _first_from(other.line, cue.end), end)
                 _hide(asking, Stretch(EntityKind(cue.kind), first, cue.end, end, is_asked=False))
 
 
@@ -76,7 +79,9 @@ def _asks(line: Line, cue: Cue, last: int) -> bool:
     if end <= last and line.lower[end] == "?":
         return True
     words = {line.lower[at] for at in [*range(first, cue.first), *rest] if line.lower[at].isalnum()}
-    is_short = 0 < len(words) <= MAX_SIGNAL and words <= language.words("text", "stopwords") and cue.kind in ALWAYS | _CARD
+    is_short = (
+        0 < len(words) <= MAX_SIGNAL and words <= language.words("text", "stopwords") and cue.kind in ALWAYS | _CARD
+    )
     return len(rest) <= MAX_TO_END and (is_short or not words.isdisjoint(language.words("redaction", "requests")))
 
 
@@ -88,21 +93,21 @@ def _answer(asking: Line, answering: Line, cue: Cue, last: int) -> Stretch:
         return Stretch(kind, first, start, start + MAX_ASKED, is_asked=True)
     first = _first_from(answering, cue.end - EARLY)
     starts = [place.start for place in answering.words[first : first + 1]]
-    starts += [max(cue.end, piece.start) for piece in answering.unwritten if piece.end > cue.end][:1]
+    starts += [max(cue.end, piece.start) for piece in _sounds(answering, cue.end, cue.end + MAX_ASKED)][:1]
     moves = max(last + 1, _first_from(asking, min(starts, default=cue.end)))
-    return Stretch(kind, first, cue.end, min(cue.end + MAX_ASKED, _next_move(asking, moves)), is_asked=True)
+    return Stretch(kind, first, cue.end, _next_move(asking, moves, cue.end + MAX_ASKED), is_asked=True)
 
 
-def _next_move(line: Line, at: int) -> float:
+def _next_move(line: Line, at: int, limit: float) -> float:
     """Return when the first utterance from a token on begins that does more than let the other party continue."""
-    while at < len(line.tokens):
+    while at < len(line.tokens) and line.words[at].start < limit:
         last = _end_of_utterance(line, at)
         words = [each for each in range(at, last + 1) if line.lower[each].isalnum()]
         signals = interruptions(line.packs[at].language)
         if len(words) > MAX_SIGNAL or any(line.lower[each] not in signals or is_figure(line, each) for each in words):
             return line.words[at].start
         at = last + 1
-    return float("inf")
+    return limit
 
 
 def _end_of_utterance(line: Line, at: int) -> int:
@@ -133,14 +138,14 @@ def _hide(channel: Channel, stretch: Stretch) -> None:
             break
         count = sum(_figures(line, at) for at in tokens)
         known = sum(_figures(line, at) for at in taken)
-        is_part = known < whole if stretch.kind in ALWAYS else not known
+        is_part = known < whole if stretch.kind in ALWAYS else not (known or has_value)
         if is_part and _is_value(channel, stretch, tokens):
             rest = [at for at in _without_opening(line, tokens) if at not in taken]
             for at in rest:
                 channel.taken.pop(at, None)  # by a kind that the policy does not hide
             channel.add(stretch.kind, rest, POSSIBLE)
         figures, has_value = figures + count, True
-        if figures >= whole or not stretch.is_asked:
+        if figures >= whole or not stretch.is_asked or stretch.kind not in ALWAYS:
             end = min(stretch.end, line.words[tokens[-1]].end + MAX_UNCLAIMED)
         if figures >= whole:
             break
@@ -148,14 +153,33 @@ def _hide(channel: Channel, stretch: Stretch) -> None:
 
 
 def _hide_sound(channel: Channel, stretch: Stretch, end: float, has_value: bool) -> None:
-    """Hide sound without words; of an announcement without a value, only sound that follows it at once."""
-    sounds = [piece for piece in channel.line.unwritten if piece.start < end and piece.end > stretch.start]
+    """Hide sound without words that is not hidden yet; of an announcement without a value, what follows its verb."""
+    line, start = channel.line, stretch.start
+    sounds = _sounds(line, start, end)
+    if stretch.is_asked and line.mixed and not has_value and stretch.kind not in ALWAYS:
+        return  # it may be the other party's
     if not (stretch.is_asked or has_value):
-        limit = stretch.start + MAX_TO_SOUND
-        sounds = [each for each in sounds[:1] if each.start < limit and each.end - stretch.start >= MIN_STATED]
-    pieces = [replace(each, start=max(each.start, stretch.start), end=min(each.end, end)) for each in sounds]
+        start = line.words[stretch.first - 1].end
+        limit = min([start + MAX_TO_SOUND, *(place.start for place in line.words[stretch.first : stretch.first + 1])])
+        sounds = [each for each in sounds if start - EARLY <= each.start < limit and each.end - start >= MIN_STATED][:1]
+    sounds = [replace(each, start=max(each.start, start), end=min(each.end, end)) for each in sounds]
+    pieces = tuple(each for each in sounds if not _is_hidden(channel, each))
     if pieces:
-        channel.entities.append(Entity(stretch.kind, tuple(pieces), POSSIBLE))
+        channel.entities.append(Entity(stretch.kind, pieces, POSSIBLE))
+
+
+def _sounds(line: Line, start: float, end: float) -> list[EntityWords]:
+    first = bisect_right(line.unwritten, start, key=lambda piece: piece.end)
+    return line.unwritten[first : bisect_left(line.unwritten, end, key=lambda piece: piece.start)]
+
+
+def _is_hidden(channel: Channel, piece: EntityWords) -> bool:
+    """Return whether sound is hidden with the word before or after it."""
+    line, after = channel.line, _first_from(channel.line, piece.start)
+    near = (at for at in (after - 1, after) if 0 <= at < len(line.words) and line.words[at].text == piece.text)
+    return piece.end - piece.start <= MAX_UNCLAIMED and any(
+        channel.taken.get(at) in channel.policy.kinds for at in near
+    )
 
 
 def _segments(line: Line, stretch: Stretch) -> Iterator[list[int]]:
@@ -191,7 +215,8 @@ def _is_value(channel: Channel, stretch: Stretch, tokens: list[int]) -> bool:
         return False
     if sum(counts) >= (MIN_FIGURES if stretch.is_asked else MIN_STATED_FIGURES):
         others = sum(not (count or _is_small(line, at)) for count, at in zip(counts, tokens, strict=True))
-        return others <= max(MAX_WORDS, len(tokens) - counts.count(0)) or kind is EntityKind.ADDRESS or stretch.is_asked and kind in ALWAYS
+        is_free = kind is EntityKind.ADDRESS or (stretch.is_asked and kind in ALWAYS)
+        return is_free or others <= max(MAX_WORDS, len(tokens) - counts.count(0))
     is_question = line.lower[min(tokens[-1] + 1, len(line.lower) - 1)] == "?"
     is_fluent = len(tokens) >= MIN_FLUENT and not any(counts) and line.sure(tokens) >= SURE
     denies = not words.isdisjoint(language.words("redaction", "no_value"))
