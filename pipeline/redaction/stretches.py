@@ -228,7 +228,8 @@ def _opens(line: Line, tokens: list[int]) -> bool:
 
 
 def _without_opening(line: Line, tokens: list[int]) -> list[int]:
-    first = next(at for at in tokens if _figures(line, at) or not _is_small(line, at))
+    """Return the tokens without words that only open an answer; stopwords stay: they may be garbled digits."""
+    first = next((at for at in tokens if _figures(line, at) or not opens(line, at)), tokens[0])
     return tokens[tokens.index(first) :]
 
 
