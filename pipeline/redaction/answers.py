@@ -1,5 +1,6 @@
 """Values that only the words before them announce: passwords, names, and what a recognizer wrote only in part."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from enum import Enum
 
@@ -167,11 +168,7 @@ def _answer(line: Line, cue: Cue) -> int | None:
 def _first_after(line: Line, cue: Cue) -> int:
     if line.channel == cue.channel:
         return cue.last + 1
-    low, high = 0, len(line.words)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if line.words[middle].start < cue.end - 0.2 else (low, middle)
-    return low
+    return bisect_left(line.words, cue.end - 0.2, key=lambda place: place.start)
 
 
 def _taken(line: Line, first: int, limit: int, strict: bool = False, joins: bool = True) -> Iterator[list[int]]:
