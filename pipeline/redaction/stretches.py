@@ -137,8 +137,8 @@ def _hide(channel: Channel, stretch: Stretch) -> None:
             end = min(end, line.words[tokens[0]].start)
             break
         count = sum(_figures(line, at) for at in tokens)
-        known = sum(_figures(line, at) for at in taken)
-        is_part = known < whole if stretch.kind in ALWAYS else not (known or has_value)
+        hidden_figures = sum(_figures(line, at) for at in taken)
+        is_part = hidden_figures < whole if stretch.kind in ALWAYS else not (hidden_figures or has_value)
         if is_part and _is_value(channel, stretch, tokens):
             rest = [at for at in _without_opening(line, tokens) if at not in taken]
             for at in rest:
