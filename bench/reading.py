@@ -29,8 +29,8 @@ import sqlalchemy as sa
 from db.core.database import EVERY_WORKSPACE, Database, Reader
 from db.core.rows import dump_json
 from db.search.call_list import CallFilter, list_calls
-from db.search.scores import score_weeks
 from db.search.task_list import TaskFilter, list_tasks
+from db.search.trends import score_weeks
 from db.server import embedded, migrate
 from db.workspace import directory
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word

@@ -41,8 +41,8 @@ from db.workspace import directory, keys
 from pipeline.domain.call import Sender, Submission
 from pipeline.domain.retention import RetentionKind
 from pipeline.speakers.profile import Voices
+from serve_app.conductor.erasure import RetentionLoop
 from serve_app.conductor.options import ErasureOptions
-from serve_app.conductor.retention import RetentionLoop
 from tests.acceptance.running import Client
 from tests.file_server import FileServer
 from tests.synthetic_calls import FOLDER

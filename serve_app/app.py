@@ -69,11 +69,10 @@ class ConductorReplica:
 
     def _create_loops(self, settings: Settings, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:
         from serve_app.backup.ledger_copies import LedgerCopies
-        from serve_app.conductor.erasure import ErasureLoop
+        from serve_app.conductor.erasure import ErasureLoop, RetentionLoop
         from serve_app.conductor.lease_loop import LeaseLoop
         from serve_app.conductor.loop import ConductorLoop
         from serve_app.conductor.passages import PassageLoop
-        from serve_app.conductor.retention import RetentionLoop
         from serve_app.conductor.runs import RunLoop
         from serve_app.conductor.webhooks import WebhookDispatcher
         from serve_app.experiments.engines import ClusterEngines

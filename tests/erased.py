@@ -1,7 +1,7 @@
 """Erasures of persons, teams and workspaces, carried out as a Conductor does."""
 
 from db.core.database import Reader
-from db.records import erasing, erasures
+from db.records import erase, erasures
 from db.records.erasures import Erasure, ErasureKind, Target
 from db.workspace.admin_log import Actor
 from pipeline.domain.voices import VoicePolicy
@@ -22,7 +22,7 @@ async def erased(
     erasure = await created(world, target, by)
     lease = await erasures.claim(world.database, erasure.erasure_id)
     assert lease is not None
-    await erasing.work(world.database, lease, policy or Voices())
+    await erase.work(world.database, lease, policy or Voices())
     return await erasures.find(world.database, Reader(world.workspace_id), erasure.erasure_id)
 
 

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE, Database
 from db.core.tables import workspaces
-from db.intake import submit as calls
+from db.intake import group_commit as calls
 from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.server import embedded, migrate

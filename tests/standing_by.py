@@ -3,7 +3,7 @@
 import contextlib
 import os
 
-from serve_app.service.standby import StandbyProcess
+from serve_app.service.supervisor import StandbyProcess
 
 
 def tend(standby: StandbyProcess) -> dict[int, int]:

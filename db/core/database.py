@@ -6,6 +6,9 @@ timeout detects it if something on the way accepts packets and returns none.
 There are two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg pool for the hot path of
 `/submit`. A restart of PostgreSQL does not fail the next request: SQLAlchemy's pool checks a connection before it lends
 it, and `fetch_all` retries on a new one.
+
+Row-level security (`schema/policies.sql`) binds every login except superusers and roles with BYPASSRLS. Connections of
+such logins switch to `SERVICE_ROLE`, which is neither and may access the isolated tables only.
 """
 
 import asyncio
@@ -28,8 +31,34 @@ from psycopg_pool import AsyncConnectionPool
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from db.core import isolation
 from db.core.rows import dump_json
+
+SERVICE_ROLE: Final = "switchboard_service"
+
+STEP_DOWN: Final = """
+    SELECT set_config('role', service.rolname, false)
+    FROM pg_roles AS login, pg_roles AS service
+    WHERE login.rolname = session_user AND (login.rolsuper OR login.rolbypassrls)
+        AND service.rolname = 'switchboard_service' AND pg_has_role(session_user, service.oid, 'MEMBER')
+        AND has_table_privilege(service.oid, to_regclass('calls'), 'INSERT')
+"""
+"""For a new connection: no effect if the login is bound anyway, or the role is missing or not granted to it."""
+
+IS_ISOLATED: Final = "SELECT row_security_active(to_regclass('calls')::oid), session_user"
+"""After `STEP_DOWN`: whether the policies apply (null: there are no tables yet), and the login."""
+
+
+def isolation_problem(isolated: bool | None, login: str) -> str | None:
+    """Return how to fix a connection on which workspaces are not isolated; None if they are."""
+    if isolated or isolated is None:
+        return None
+    return (
+        "PostgreSQL does not isolate workspaces on these connections: the schema is of another version, or the login "
+        f"{login} bypasses row-level security and may not act as {SERVICE_ROLE}. Run `switchboard migrate`; if that "
+        "does not help, log in as a role without SUPERUSER and BYPASSRLS, or let a superuser run "
+        f"CREATE ROLE {SERVICE_ROLE} NOLOGIN; GRANT {SERVICE_ROLE} TO {login}; and migrate again."
+    )
+
 
 log = logging.getLogger(__name__)
 
@@ -345,8 +374,8 @@ async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]
     # The functions called here look up rows by key; by default, PostgreSQL plans their statements each time.
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     await connection.execute(DURABLE)
-    await connection.execute(isolation.STEP_DOWN)
-    _warn_unless_isolated(await (await connection.execute(isolation.IS_ISOLATED)).fetchone())
+    await connection.execute(STEP_DOWN)
+    _warn_unless_isolated(await (await connection.execute(IS_ISOLATED)).fetchone())
 
 
 class _Text(StrDumperUnknown):
@@ -361,14 +390,14 @@ def _prepare(connection: Any, _: object) -> None:
     with connection.cursor() as cursor:
         cursor.execute(SERVER_SIDE)
         cursor.execute(DURABLE)
-        cursor.execute(isolation.STEP_DOWN)
-        cursor.execute(isolation.IS_ISOLATED)
+        cursor.execute(STEP_DOWN)
+        cursor.execute(IS_ISOLATED)
         _warn_unless_isolated(cursor.fetchone())
     connection.commit()
 
 
 def _warn_unless_isolated(row: Any) -> None:
-    problem = isolation.isolation_problem(*row)
+    problem = isolation_problem(*row)
     if problem is not None:
         _log_once(problem)
 

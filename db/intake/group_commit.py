@@ -9,23 +9,110 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
+import sqlalchemy as sa
 
-from db.core.database import OUTAGES, Database
-from db.core.identity import SIGNING_PARAMETERS
+from db.core.database import OUTAGES, Database, Reader
+from db.core.identity import SIGNING_PARAMETERS, recording_identity
 from db.core.rows import dump_json
-from db.intake.submit import UNSEALED, Accepted, accepted, to_item
-from db.secrets.recording_urls import UrlSealer
-from pipeline.domain.call import Sender, Submission
-from pipeline.errors import StateUnavailable
+from db.core.tables import calls
+from db.secrets import call_keys
+from db.secrets.recording_urls import UrlSealer, in_body
+from pipeline.domain.call import FIELDS, CallState, Sender, Submission
+from pipeline.domain.telephone import e164
+from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
 from pipeline.observability.context import WorkContext, work_context
 
+UNSEALED = UrlSealer()  # without a key: stores URLs as they are
 MAX_BATCH = 32  # submissions per transaction
 MAX_WAITING = 1024  # waiting submissions of the process; more are refused
 SINGLE_SECONDS = 0.1  # how long other submissions of a workspace wait for a single one
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The response to an accepted submission. `job_id`: the call's process job, if a recording was sent.
+
+    `decision`: what the submission changed, see `submit_calls`; for the log.
+    """
+
+    status: CallState  # received or transcribing, as the request has a recording
+    job_id: UUID | None = None
+    decision: str = field(default="", compare=False)
+
+
+_REFUSALS = {"key_revoked": KeyRevoked, "unknown_team": UnknownTeam, "call_of_other_team": CallOfOtherTeam}
+
+
+def accepted(submission: Submission, outcome: str, job_id: UUID | None, decision: str | None) -> Accepted:
+    """Return the response; raise the refusal that `outcome` names."""
+    if outcome != "accepted":
+        raise _REFUSALS[outcome]
+    if submission.recording_url is None:
+        return Accepted(CallState.RECEIVED, decision=decision or "")
+    return Accepted(CallState.TRANSCRIBING, job_id, decision or "")
+
+
+def to_item(
+    sender: Sender,
+    submission: Submission,
+    body: dict[str, Any],
+    signing_parameters: Sequence[str],
+    urls: UrlSealer,
+    request_id: str | None = None,
+    trace: str | None = None,
+) -> dict[str, Any]:
+    """Return an item for `submit_calls`. Raises ValueError for a second recording without a first.
+
+    The item contains a new token that makes retries of its statement idempotent: create it once per submission.
+    """
+    if submission.recording_url is None and submission.recording_url2 is not None:
+        raise ValueError("recording_url2 without recording_url")
+    fields = {name: value for name in FIELDS if (value := getattr(submission, name)) is not None}
+    call = fields | {
+        "start_time": submission.start_time.astimezone(UTC),
+        "from_e164": e164(submission.from_number, sender.default_country),
+        "to_e164": e164(submission.to_number, sender.default_country),
+    }
+    item = {
+        "key": sender.key_id,
+        "call": call,
+        "body": in_body(body, urls.seal),
+        "token": uuid4(),
+        "request": request_id,
+        "trace": trace,
+    }
+    for suffix in ("", "2"):
+        if (url := fields.get(f"recording_url{suffix}")) is not None:
+            identity = recording_identity(url, signing_parameters)
+            call |= {f"recording_url{suffix}": urls.seal(url), f"recording_identity{suffix}": urls.seal(identity)}
+            item[f"same{suffix}"] = urls.earlier_forms(identity)
+    return item
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTarget:
+    """A call that gets an uploaded recording. `key` seals what is stored of it; None: nothing is sealed."""
+
+    call: Submission  # its present metadata
+    key: bytes | None = field(repr=False)
+
+
+async def find_target(database: Database, reader: Reader, call_id: UUID) -> UploadTarget | None:
+    """Return a call that the reader may see, or None. Raises `SecretSealed`."""
+    fields = (calls.c.call_id, calls.c.from_number, calls.c.to_number, calls.c.start_time, calls.c.team_id)
+    row = await database.first(reader, sa.select(calls.c.id, *fields).where(calls.c.call_id == call_id))
+    if row is None:
+        return None
+    async with database.transaction(reader.workspace_id) as connection:
+        key = await call_keys.key_for_writing(connection, row.id, reader.workspace_id)
+    call = Submission(row.call_id, row.from_number, row.to_number, row.start_time, team_id=row.team_id)
+    return UploadTarget(call, key)
+
 
 _SUBMIT_CALLS = "SELECT place, outcome, job, decision FROM submit_calls(%s, %s)"
 _ALONE = "alone"  # outcome: another transaction holds the call

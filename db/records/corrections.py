@@ -4,14 +4,15 @@
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter
+from pydantic.alias_generators import to_camel
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -29,6 +30,7 @@ from db.core.tables import (
 from db.records import write
 from db.records.workspace_answers import WorkspaceAnswers, machine_answers
 from db.secrets import call_keys
+from pipeline.domain.call import FIELDS as CALL_FIELDS
 from pipeline.domain.edits import (
     NOTES,
     Anchor,
@@ -43,6 +45,8 @@ from pipeline.domain.edits import (
 )
 from pipeline.domain.overrides import AnswerAnchor, anchor_of
 from pipeline.domain.speech import Transcript
+from pipeline.domain.vocabulary import CallWarning
+from pipeline.record_texts import warning_text
 
 SUPPORTED_KINDS = frozenset(map(str, EditKind))  # a node of a later version may write others
 _ANCHOR = TypeAdapter(Anchor)
@@ -374,3 +378,34 @@ async def _write(connection: AsyncConnection, call_pk: int, edited: EditedCall, 
         .values(call_pk=call_pk, workspace_id=workspace, **values)
         .on_conflict_do_update(index_elements=["call_pk"], set_=values)
     )
+
+
+_BODY_FIELDS = tuple(to_camel(name.removesuffix("_number")) for name in CALL_FIELDS if name != "call_id")
+
+
+def reversion_warnings(submitted: Iterable[tuple[datetime, Mapping[str, Any]]]) -> tuple[str, ...]:
+    """Return a warning for each submission that reverted fields to an earlier value, which they still have.
+
+    `submitted`: the time and body of each submission, in order. Submissions apply in order of arrival, so a late older
+    body overwrites newer values. The warnings contain no values: addresses may be signed.
+    """
+    reverted: dict[str, datetime | None] = {}
+    values_of_field: dict[str, list[Any]] = {}
+    for at, body in submitted:
+        for name in _BODY_FIELDS:
+            value = body.get(name)
+            earlier = values_of_field.setdefault(name, [])
+            if value is None or (earlier and earlier[-1] == value):
+                continue  # absent or unchanged
+            reverted[name] = at if value in earlier else None
+            earlier.append(value)
+    moments: dict[datetime, list[str]] = {}
+    for name, moment in reverted.items():
+        if moment is not None:
+            moments.setdefault(moment, []).append(name)
+    return tuple(_reversion_warning(at, fields) for at, fields in sorted(moments.items()))
+
+
+def _reversion_warning(at: datetime, fields: list[str]) -> str:
+    when = at.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
+    return warning_text(CallWarning.FIELDS_REVERTED, time=when, fields=", ".join(fields))

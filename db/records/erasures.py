@@ -4,14 +4,16 @@
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
+import psycopg
 import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database, Reader
@@ -34,6 +36,8 @@ from db.workspace import directory, legal_holds
 from db.workspace.admin_log import Actor, Changing, changing
 from pipeline.domain.telephone import e164
 
+T = TypeVar("T")
+MAX_TRIES = 3  # when PostgreSQL ends one of two transactions that wait for each other
 LEASE_SECONDS = 60.0  # of the process that works on an erasure; each call renews it
 BATCH = 1_000  # calls that one query searches
 
@@ -241,6 +245,17 @@ async def finish(connection: AsyncConnection, lease: ErasureLease, counts: Mappi
     await count(connection, lease, counts, **ended, digest=digest)
     total = await connection.scalar(sa.select(erasures.c.counts).where(erasures.c.id == lease.erasure_id))
     return dict(total or {})
+
+
+async def without_deadlock(transaction: Callable[[], Awaitable[T]]) -> T:
+    """Run a transaction, again if PostgreSQL ended it because it and another one waited for each other."""
+    for attempt in range(1, MAX_TRIES + 1):
+        try:
+            return await transaction()
+        except OperationalError as error:
+            if attempt == MAX_TRIES or not isinstance(error.orig, psycopg.errors.DeadlockDetected):
+                raise
+    raise AssertionError
 
 
 async def is_erased_member(connection: AsyncConnection, workspace_id: UUID, user_id: UUID | None) -> bool:

@@ -28,7 +28,7 @@ from db.core.tables import (
     voiceprints,
 )
 from db.queue import stage_results
-from db.records import erase, erasures
+from db.records import erasures
 from db.records.erasures import ErasureLease
 from db.voices import profiles
 from db.workspace.admin_log import Changing, changing
@@ -43,7 +43,7 @@ StoredFinding = Mapping[str, Any]  # a finding, as stored
 
 async def forget(database: Database, lease: ErasureLease, policy: VoicePolicy) -> None:
     """Erase a member, except for the end of the erasure. Raises `ErasureLost`."""
-    await erase.without_deadlock(partial(_remove, database, lease, policy))
+    await erasures.without_deadlock(partial(_remove, database, lease, policy))
     since = (await database.clock()).at
     await _forget_in_calls(database, lease)
     while await _running(database, lease.workspace_id, since):  # their results will have the name
@@ -78,7 +78,7 @@ async def _forget_in_calls(database: Database, lease: ErasureLease) -> None:
     async for page in erasures.call_pages(database, lease.workspace_id, lease.target):
         await erasures.renew(database, lease)
         for call_id in page:
-            await erase.without_deadlock(partial(_forget_in_call, database, lease, call_id))
+            await erasures.without_deadlock(partial(_forget_in_call, database, lease, call_id))
 
 
 async def _forget_in_call(database: Database, lease: ErasureLease, call_id: UUID) -> None:

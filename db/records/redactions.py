@@ -1,23 +1,44 @@
-"""What redaction leaves in the database: sealed originals, redacted recordings, and nothing of a record before it.
+"""What redaction leaves in the database, and which stored calls are due for it.
 
-All of it is written in the transaction that completes the call.
+Sealed originals and redacted recordings are written in the transaction that completes the call; nothing remains of a
+record before it.
+
+A call is due while its transcript is of no policy, or of another one than applies to it now, or while it is held back.
+So an interrupted pass resumes, and a pass that is repeated finds nothing. The jobs have the priority of backfill.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.core.database import Database
 from db.core.rows import dump_json
-from db.core.tables import calls, recordings, transcripts, unredacted_recordings, waveforms
+from db.core.tables import (
+    PRESENT,
+    calls,
+    jobs,
+    recordings,
+    stage_results,
+    teams,
+    transcripts,
+    unredacted_recordings,
+    waveforms,
+)
+from db.queue import jobs as queue
+from db.queue.charges import UsedSlot
 from db.queue.jobs import Lease
+from db.secrets import call_keys
 from db.workspace import redaction_policies
 from pipeline.domain.redaction import CallRedaction, NamedPolicy, RedactionMode, RedactionState
 from pipeline.domain.speech import Recording, RedactedRecording
+from pipeline.errors import CallError
 
 # What a record has left in other tables. Users' corrections quote its words.
 QUOTES = (
@@ -129,3 +150,184 @@ async def _keep_original(connection: AsyncConnection, row: sa.Row[Any], original
     values = {name: row._mapping[name] for name in ("job_id", "channel", "call_pk", "media_type", "fetched_at")}
     values |= {name: getattr(original, name) for name in ("uri", "sha256", "size_bytes")}
     await connection.execute(insert(unredacted_recordings).values(values).on_conflict_do_nothing())
+
+
+BATCH = 200  # calls queued in one transaction
+
+
+@dataclass(frozen=True, slots=True)
+class LateFilter:
+    """Which stored calls are redacted: all that started since, of a team, or the given ones.
+
+    `policy`: by which; None: by that of each team, so that calls of teams without one stay.
+    """
+
+    since: datetime | None = None
+    team_id: UUID | None = None
+    call_ids: tuple[UUID, ...] = ()
+    policy: NamedPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyStatus:
+    """Completed calls of a team under its policy: `redacted` by it, and `due`, which it does not apply to yet."""
+
+    team_id: UUID
+    policy: str
+    redacted: int
+    due: int
+
+
+async def status(database: Database, workspace_id: UUID) -> list[PolicyStatus]:
+    """Count the calls of each team with a policy."""
+    lines = []
+    for team_id, policy in (await policies(database, workspace_id)).items():
+        is_done = transcripts.c.redaction == digest(policy)
+        query = sa.select(
+            sa.func.count().filter(is_done), sa.func.count().filter(sa.func.coalesce(~is_done, sa.true()))
+        )
+        row = await database.first(workspace_id, query.select_from(_STORED).where(calls.c.team_id == team_id))
+        lines.append(PolicyStatus(team_id, policy.name, *row))
+    return lines
+
+
+async def policies(
+    database: Database, workspace_id: UUID, policy: NamedPolicy | None = None
+) -> dict[UUID, NamedPolicy]:
+    """Return the policy of each team whose calls are redacted; `policy`: in place of theirs."""
+    query = sa.select(teams.c.id).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
+    async with database.transaction(workspace_id) as connection:
+        by_team = {}
+        for team_id in (await connection.execute(query)).scalars().all():
+            of_team = policy or await redaction_policies.effective(connection, workspace_id, team_id)
+            if of_team is not None:
+                by_team[team_id] = of_team
+        return by_team
+
+
+IS_HELD = sa.and_(
+    calls.c.state == "failed",
+    sa.exists(sa.select(1).where(jobs.c.id == calls.c.job_id, jobs.c.state == "done")).correlate(calls),
+)
+"""Whether a call is held back: it has failed, though its recording was processed."""
+_STORED = calls.join(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, sa.or_(PRESENT, IS_HELD)))
+
+
+def _due(filter_: LateFilter, by_team: dict[UUID, NamedPolicy]) -> sa.ColumnElement[bool]:
+    """Return the condition for calls that their policy does not apply to yet."""
+    is_other = [
+        sa.and_(calls.c.team_id == team_id, transcripts.c.redaction.is_distinct_from(digest(policy)))
+        for team_id, policy in by_team.items()
+        if filter_.team_id in (None, team_id)
+    ]
+    conditions = [sa.or_(calls.c.state == "completed", IS_HELD), sa.or_(sa.false(), *is_other)]
+    conditions += [calls.c.start_time >= filter_.since] if filter_.since else []
+    conditions += [calls.c.call_id.in_(filter_.call_ids)] if filter_.call_ids else []
+    return sa.and_(*conditions)
+
+
+async def count_due(database: Database, workspace_id: UUID, filter_: LateFilter) -> int:
+    condition = _due(filter_, await policies(database, workspace_id, filter_.policy))
+    row = await database.first(workspace_id, sa.select(sa.func.count()).select_from(_STORED).where(condition))
+    return int(row[0])
+
+
+async def queue_due(database: Database, workspace_id: UUID, filter_: LateFilter, after: int = 0) -> Sequence[int]:
+    """Queue an analysis of up to `BATCH` due calls with ids above `after`; return those ids.
+
+    A call that is being analyzed gets no second job: its analysis applies the policy, or the next pass does. A waiting
+    analysis gets the policy of the filter, if it has one.
+    """
+    policy = None if filter_.policy is None else dump_json(filter_.policy)
+    condition = _due(filter_, await policies(database, workspace_id, filter_.policy))
+    query = sa.select(calls.c.id, calls.c.team_id).select_from(_STORED).where(condition, calls.c.id > after)
+    async with database.transaction(workspace_id) as connection:
+        rows = (await connection.execute(query.order_by(calls.c.id).limit(BATCH))).all()
+        for row in rows:
+            await connection.execute(_QUEUE, {"call": row.id, "policy": policy})
+    return [row.id for row in rows]
+
+
+# As `submit_call` queues an analysis, but never live.
+_QUEUE = sa.text("""
+    INSERT INTO jobs (call_pk, kind, state, live, team_id, audio_seconds, redaction)
+    SELECT id, 'analyze', 'queued', false, team_id, declared_seconds(duration), CAST(:policy AS jsonb)
+    FROM calls WHERE id = :call
+    ON CONFLICT (call_pk, kind) WHERE state IN ('queued', 'running')
+    DO UPDATE SET redaction = coalesce(excluded.redaction, jobs.redaction) WHERE jobs.state = 'queued'
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class LateProgress:
+    """Calls of a pass: still waiting, and failed."""
+
+    waiting: int
+    failed: int
+
+
+async def progress(database: Database, workspace_id: UUID, call_pks: Sequence[int]) -> LateProgress:
+    """Return what became of queued calls."""
+    latest = (
+        sa.select(jobs.c.state)
+        .where(jobs.c.call_pk == calls.c.id, jobs.c.kind == "analyze")
+        .order_by(jobs.c.created_at.desc(), jobs.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+    states: list[Any] = await database.column(workspace_id, sa.select(latest).where(calls.c.id.in_(call_pks)))
+    return LateProgress(sum(state in ("queued", "running") for state in states), states.count("failed"))
+
+
+_RECORD = (
+    "DELETE FROM findings WHERE call_pk = :call",
+    "DELETE FROM tasks WHERE call_pk = :call",
+    "DELETE FROM call_search WHERE call_pk = :call",
+    "DELETE FROM call_outcomes WHERE call_pk = :call",
+    "DELETE FROM passages_due WHERE call_pk = :call",
+    *QUOTES,
+    "DELETE FROM call_contacts WHERE call_pk = :call",
+    "UPDATE transcripts SET content = '{}', redaction = NULL, job_id = :job WHERE call_pk = :call",
+)
+
+
+async def fail(database: Database, lease: Lease, error: CallError, used: Sequence[UsedSlot] = ()) -> None:
+    """Fail a job as `jobs.fail`, and hold its call back if a policy says so that its record is not redacted by.
+
+    Nothing shows or plays such a call, and what quotes it is deleted. The results of its stages are sealed by the
+    call's key and its recordings stay, so that a retry completes the call again. Its row in `transcripts` belongs to
+    the failed job.
+    """
+    async with database.transaction(lease.workspace_id) as connection:
+        has_failed = await queue.fail_within(connection, lease, error, used)
+        if has_failed and lease.job.kind == "analyze" and await _is_due(connection, lease):
+            await _hold_back(connection, lease, error)
+
+
+async def _is_due(connection: AsyncConnection, lease: Lease) -> bool:
+    policy = await policy_of(connection, lease)
+    if policy is None or not policy.hold:
+        return False
+    is_other = transcripts.c.redaction.is_distinct_from(digest(policy))
+    query = sa.select(1).where(transcripts.c.call_pk == lease.call_pk, is_other)
+    return await connection.scalar(query) is not None
+
+
+async def _hold_back(connection: AsyncConnection, lease: Lease, error: CallError) -> None:
+    await run(connection, lease, _RECORD)
+    await _seal_results(connection, lease)
+    ended = dict.fromkeys(("completed_at", "analyzed_at")) | {"raised": [], "analysis_warnings": []}
+    values = queue.failure(error) | ended | {"updated_at": sa.func.now()}
+    await connection.execute(sa.update(calls).where(calls.c.id == lease.call_pk).values(values))
+
+
+async def _seal_results(connection: AsyncConnection, lease: Lease) -> None:
+    key = await call_keys.key_for_writing(connection, lease.call_pk, lease.workspace_id, force=True)
+    assert key is not None
+    is_open = sa.func.jsonb_typeof(stage_results.c.result) != "string"
+    query = sa.select(stage_results).where(stage_results.c.call_pk == lease.call_pk, is_open)
+    for row in (await connection.execute(query)).all():
+        is_row = sa.and_(stage_results.c.call_pk == row.call_pk, stage_results.c.stage == row.stage)
+        is_row &= stage_results.c.content_key == row.content_key
+        sealed = call_keys.seal(key, row.result)
+        await connection.execute(sa.update(stage_results).where(is_row).values(result=sealed))

@@ -32,10 +32,9 @@ from db.core.tables import (
 from db.queue import originals
 from db.records import corrections as edits
 from db.records.corrected_columns import contact_ids, member_name
-from db.records.corrections import CallEdit, EditedCall
-from db.records.held_back import IS_HELD
+from db.records.corrections import CallEdit, EditedCall, reversion_warnings
 from db.records.job_views import JOB_FIELDS, Failure, JobSummary, failure_of, is_waiting, jobs_of
-from db.records.reverted_fields import reversion_warnings
+from db.records.redactions import IS_HELD
 from db.records.stored_transcripts import CONTENT, parsed
 from db.records.workspace_answers import WorkspaceAnswers, parse_answers
 from db.secrets import call_keys

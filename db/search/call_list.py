@@ -30,9 +30,9 @@ from db.records import views
 from db.records.corrected_columns import AGENT, WITH_EDITS, calls_of_contact, calls_of_member, contact_ids
 from db.records.views import CallSummary
 from db.search import full_text
-from db.search import scores as outcomes
+from db.search import trends as outcomes
 from db.search.hits import Hit, Offload
-from db.search.scores import FAILED, ScorecardScore
+from db.search.trends import FAILED, ScorecardScore
 from pipeline.domain.call import CallState
 from pipeline.domain.edits import EditKind
 from pipeline.domain.insight import Contact

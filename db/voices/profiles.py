@@ -6,6 +6,7 @@ one restores the former centroids and states.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -102,12 +103,12 @@ async def requeue_analysis(connection: AsyncConnection, call_pk: int) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _WorkspaceVoices:
-    def __init__(self, connection: AsyncConnection, workspace_id: UUID, model: str, policy: VoicePolicy) -> None:
-        self._connection = connection
-        self._workspace_id = workspace_id
-        self._model = model
-        self._policy = policy
+    connection: AsyncConnection
+    workspace_id: UUID
+    model: str
+    policy: VoicePolicy
 
     async def samples(self, member: UUID) -> list[VoiceSample]:
         """Return the latest samples that may be used."""
@@ -118,7 +119,7 @@ class _WorkspaceVoices:
             .order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc())
             .limit(LATEST)
         )
-        rows = list(await self._connection.execute(query))
+        rows = list(await self.connection.execute(query))
         return [
             VoiceSample(
                 f"{row.call_pk:020d}",
@@ -133,29 +134,27 @@ class _WorkspaceVoices:
         """Return the centroids of other members from their calls."""
         query = sa.select(voice_centroids).where(self._centroids("own"), voice_centroids.c.user_id != member)
         centroids: dict[str, list[Voiceprint]] = defaultdict(list)
-        for row in await self._connection.execute(
-            query.order_by(voice_centroids.c.user_id, voice_centroids.c.position)
-        ):
+        for row in await self.connection.execute(query.order_by(voice_centroids.c.user_id, voice_centroids.c.position)):
             centroids[str(row.user_id)].append(self._voiceprint(row.vector, row.speech_seconds))
         return centroids
 
     async def resembling(self, member: UUID) -> set[UUID]:
         """Return members with a sample that matches `member`'s centroids, so that its verdict may depend on them."""
         like = cosine(voiceprints.c.vector, voice_centroids.c.vector)
-        threshold = self._policy.fit(self._model) - 1e-6  # PostgreSQL's vectors have single precision
+        threshold = self.policy.fit(self.model) - 1e-6  # PostgreSQL's vectors have single precision
         query = (
             sa.select(voiceprints.c.user_id)
             .join(voice_centroids, sa.and_(self._centroids("own"), voice_centroids.c.user_id == member))
             .where(self._prints(), learnable(), voiceprints.c.user_id != member, like >= threshold)
             .distinct()
         )
-        return set((await self._connection.execute(query)).scalars())
+        return set((await self.connection.execute(query)).scalars())
 
     async def write(self, member: UUID, kind: str, centroids: Sequence[Centroid]) -> None:
         """Replace a member's centroids of one kind."""
         of_member = sa.and_(self._centroids(kind), voice_centroids.c.user_id == member)
-        await self._connection.execute(sa.delete(voice_centroids).where(of_member))
-        key = {"workspace_id": self._workspace_id, "user_id": member, "model": self._model, "kind": kind}
+        await self.connection.execute(sa.delete(voice_centroids).where(of_member))
+        key = {"workspace_id": self.workspace_id, "user_id": member, "model": self.model, "kind": kind}
         rows = [
             {
                 **key,
@@ -167,14 +166,14 @@ class _WorkspaceVoices:
             for position, centroid in enumerate(centroids)
         ]
         if rows:
-            await self._connection.execute(sa.insert(voice_centroids), rows)
+            await self.connection.execute(sa.insert(voice_centroids), rows)
 
     async def mark(self, member: UUID, verdicts: Mapping[str, tuple[Standing, tuple[str, ...]]]) -> None:
         """Store the state of each sample; older ones wait."""
         older = {"standing": Standing.WAITING.value, "reasons": ["older"]}
         of_member = sa.and_(self._prints(), voiceprints.c.user_id == member, learnable())
         call_pks = [int(key) for key in verdicts]
-        await self._connection.execute(
+        await self.connection.execute(
             sa.update(voiceprints).where(of_member, voiceprints.c.call_pk.not_in(call_pks)).values(**older)
         )
         by_verdict: dict[tuple[Standing, tuple[str, ...]], list[int]] = defaultdict(list)
@@ -182,7 +181,7 @@ class _WorkspaceVoices:
             by_verdict[verdict].append(int(key))
         for (standing, reasons), keys in by_verdict.items():
             values = {"standing": standing.value, "reasons": list(reasons)}
-            await self._connection.execute(
+            await self.connection.execute(
                 sa.update(voiceprints).where(voiceprints.c.call_pk.in_(keys)).values(**values)
             )
 
@@ -204,30 +203,30 @@ class _WorkspaceVoices:
         )
         similarities: dict[int, dict[str, float]] = defaultdict(dict)
         assigned: dict[int, UUID | None] = {}
-        for row in await self._connection.execute(query):
+        for row in await self.connection.execute(query):
             assigned[row.call_pk] = row.user_id
             if row.member is not None and np.isfinite(row.like):
                 similarities[row.call_pk][str(row.member)] = row.like
         for call_pk, current in assigned.items():
-            match = self._policy.whose(similarities[call_pk], self._model)
+            match = self.policy.whose(similarities[call_pk], self.model)
             member = UUID(match) if match else None
             if member != current:
-                await self._connection.execute(
+                await self.connection.execute(
                     sa.update(voiceprints)
                     .where(voiceprints.c.call_pk == call_pk)
                     .values(user_id=member, named_by="voice" if member else None)
                 )
-                await requeue_analysis(self._connection, call_pk)
+                await requeue_analysis(self.connection, call_pk)
 
     def _prints(self) -> sa.ColumnElement[bool]:
-        return sa.and_(voiceprints.c.workspace_id == self._workspace_id, voiceprints.c.model == self._model)
+        return sa.and_(voiceprints.c.workspace_id == self.workspace_id, voiceprints.c.model == self.model)
 
     def _centroids(self, kind: str) -> sa.ColumnElement[bool]:
         return sa.and_(
-            voice_centroids.c.workspace_id == self._workspace_id,
-            voice_centroids.c.model == self._model,
+            voice_centroids.c.workspace_id == self.workspace_id,
+            voice_centroids.c.model == self.model,
             voice_centroids.c.kind == kind,
         )
 
     def _voiceprint(self, vector: Any, seconds: float, quality_issues: Iterable[str] = ()) -> Voiceprint:
-        return Voiceprint(tuple(float(x) for x in vector), self._model, seconds, quality_issues=tuple(quality_issues))
+        return Voiceprint(tuple(float(x) for x in vector), self.model, seconds, quality_issues=tuple(quality_issues))

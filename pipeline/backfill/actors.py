@@ -12,31 +12,104 @@ import os
 import time
 from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
+from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
-from pipeline import scratch
+from pipeline import errors, scratch
 from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions
-from pipeline.backfill.output import Output
-from pipeline.backfill.rows import failure, row_of
+from pipeline.backfill.output import COMPLETED, FAILED, Output
 from pipeline.backfill.source import Source, SourceFile
 from pipeline.diarization.engine import DiarizationOptions
-from pipeline.domain.insight import Roster
-from pipeline.domain.speech import Chunk, ChunkText, Diarization, Span, Voiceprint
-from pipeline.errors import CheckpointMissing, RecordingGone, RecordingUnreachable, StorageError, WorkerLost
+from pipeline.domain.call import Call
+from pipeline.domain.insight import Finding, Roster
+from pipeline.domain.speech import Chunk, ChunkText, Diarization, Recording, Span, Speaker, Turn, Voiceprint
+from pipeline.domain.stage import Stage
+from pipeline.journal import MemoryJournal
 from pipeline.net.endpoint import REVEAL
 from pipeline.options import ProcessOptions
+from pipeline.process import Outcome, process
 from pipeline.runtime.actors import TranscriberReplica
 from pipeline.runtime.diarizer import DiarizerReplica
-from pipeline.runtime.workers import LocalWorkers, Recognition, RemoteRef
+from pipeline.runtime.workers import LocalWorkers, Recognition, RemoteRef, Workers
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_NUMBER = "anonymous"
+_TURNS, _SPEAKERS = TypeAdapter(tuple[Turn, ...]), TypeAdapter(tuple[Speaker, ...])
+_FINDINGS = TypeAdapter(tuple[Finding, ...])
+
+
+async def row_of(
+    file: SourceFile, source: Source, workers: Workers, options: ProcessOptions, roster: Roster
+) -> dict[str, Any]:
+    """Process a recording and return its row, of `SCHEMA`; a failure is a row with an error, never an exception."""
+    began = time.monotonic()
+    row: dict[str, Any] = {"path": file.path, "bytes": file.size, "modified": file.modified, "warnings": []}
+    try:
+        with TemporaryDirectory(dir=scratch.local_folder(), ignore_cleanup_errors=True) as folder:
+            recording = await _copy(file, source, Path(folder), options)
+            row |= {"sha256": recording.sha256, "bytes": recording.size_bytes}
+            outcome = await _process(file, recording, workers, options, roster)
+        row |= _columns(outcome)
+    except Exception as error:
+        if not isinstance(error, errors.CallError):
+            log.exception("recording %s failed", file.path)
+        row |= failure(error)
+    return row | {"seconds": time.monotonic() - began, "done_at": datetime.now(UTC)}
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """Return the columns of a recording that failed."""
+    call_error = error if isinstance(error, errors.CallError) else errors.CallError(errors.public_message(error))
+    return {"status": FAILED, "code": call_error.code, "error": call_error.message, "retryable": call_error.retryable}
+
+
+async def _copy(file: SourceFile, source: Source, folder: Path, options: ProcessOptions) -> Recording:
+    """Copy the recording within the time limit; a reader that hangs blocks only its thread."""
+    limits = options.fetch
+    try:
+        async with asyncio.timeout(limits.max_seconds):
+            return await asyncio.to_thread(source.copy, file, folder, limits.max_bytes)
+    except TimeoutError:
+        raise errors.RecordingUnreachable(f"Reading the recording took longer than {limits.max_seconds:g} s.") from None
+
+
+async def _process(
+    file: SourceFile, recording: Recording, workers: Workers, options: ProcessOptions, roster: Roster
+) -> Outcome:
+    started = file.modified or datetime.now(UTC)
+    call = Call(uuid5(NAMESPACE_URL, recording.sha256), UNKNOWN_NUMBER, UNKNOWN_NUMBER, started)
+    journal = MemoryJournal({Stage.FETCH: (recording,)})
+    return await process(call, workers, roster, journal, options=options)
+
+
+def _columns(outcome: Outcome) -> dict[str, Any]:
+    transcript = outcome.transcript
+    return {
+        "status": COMPLETED,
+        "duration": transcript.duration,
+        "layout": transcript.layout.kind.value,
+        "language": transcript.language,
+        "text": "\n".join(turn.text for turn in transcript.turns),
+        "turns": _TURNS.dump_json(transcript.turns).decode(),
+        "speakers": _SPEAKERS.dump_json(transcript.speakers).decode(),
+        "findings": _FINDINGS.dump_json(outcome.findings).decode(),
+        "warnings": list(outcome.warnings),
+        "engine": transcript.engine,
+    }
+
 
 T = TypeVar("T")
 NICE = 10  # live calls on the same machine go first
 AT_ONCE = 8  # recordings of a block in parallel
-UNREADABLE = (RecordingUnreachable.code, RecordingGone.code)
+UNREADABLE = (errors.RecordingUnreachable.code, errors.RecordingGone.code)
 PAUSE_SECONDS = 5.0  # before a recording is read once more
 DEATHS_ALONE = 2  # of an actor with one recording, until the recording counts as the cause
 SUMMARY = ("path", "status", "code", "duration", "seconds")  # columns for the driver; the rest is in the part
@@ -123,7 +196,7 @@ class Backfiller:
     def __call__(self, block: pa.Table) -> pa.Table:
         for replica in self._replicas:
             if problem := self._wait_for(replica.problem()):
-                raise CheckpointMissing(problem)
+                raise errors.CheckpointMissing(problem)
         name = block["block"][0].as_py()
         part = self._output.part(name)  # an actor died after writing its part
         if part is None:
@@ -155,7 +228,7 @@ class Backfiller:
         if deaths.get(recording.path, 0) < DEATHS_ALONE:
             (row,) = self._read_with_retry(part, [recording])
         else:
-            error = WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
+            error = errors.WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
             row = {
                 "path": recording.path,
                 "bytes": recording.size,
@@ -170,7 +243,9 @@ class Backfiller:
         Raises `StorageError` as `_check_source` does.
         """
         rows = self._check_source(part, self._wait_for(self._rows(block)))
-        busy = [file for file, row in zip(block, rows, strict=True) if row.get("code") == RecordingUnreachable.code]
+        busy = [
+            file for file, row in zip(block, rows, strict=True) if row.get("code") == errors.RecordingUnreachable.code
+        ]
         if not busy:
             return rows
         time.sleep(PAUSE_SECONDS)
@@ -186,7 +261,7 @@ class Backfiller:
         if len(read_rows) < len(rows):
             try:
                 self._source.check()
-            except StorageError:
+            except errors.StorageError:
                 if read_rows:
                     self._output.write(part, read_rows, self._job.run)
                 raise

@@ -21,10 +21,33 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from pipeline.backfill.rows import FAILED, SCHEMA
 from pipeline.backfill.source import FolderUnusable, opened
 from pipeline.errors import StorageError
 
+SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),  # relative to the source
+        pa.field("status", pa.string(), nullable=False),  # completed or failed
+        pa.field("sha256", pa.string()),  # of the recording; null if it could not be read
+        pa.field("bytes", pa.int64()),
+        pa.field("modified", pa.timestamp("us", "UTC")),  # of the file; reference date for "tomorrow"
+        pa.field("duration", pa.float64()),  # seconds
+        pa.field("layout", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("text", pa.string()),  # one line per turn
+        pa.field("turns", pa.string()),  # JSON: `pipeline.domain.speech.Turn`, with words and their seconds
+        pa.field("speakers", pa.string()),  # JSON: `pipeline.domain.speech.Speaker`
+        pa.field("findings", pa.string()),  # JSON: `pipeline.domain.insight.Finding`
+        pa.field("warnings", pa.list_(pa.string())),
+        pa.field("code", pa.string()),  # of a failure, from `pipeline.errors`, with its message
+        pa.field("error", pa.string()),
+        pa.field("retryable", pa.bool_()),  # whether a retry may succeed
+        pa.field("engine", pa.string()),  # recognition engine
+        pa.field("seconds", pa.float64()),  # of processing, in parallel with others
+        pa.field("done_at", pa.timestamp("us", "UTC")),
+    ]
+)
+COMPLETED, FAILED = "completed", "failed"
 MANIFEST, OWNER, STARTED = "_backfill.json", "_owner.json", "_started"  # Parquet readers skip names that begin with "_"
 HEARTBEAT_SECONDS = 10.0
 SILENT_SECONDS = 60.0  # after which an owner on another machine counts as dead

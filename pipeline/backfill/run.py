@@ -15,8 +15,7 @@ import ray
 import ray.data
 
 from pipeline.backfill.actors import Backfiller, BackfillJob
-from pipeline.backfill.output import HEARTBEAT_SECONDS, Output
-from pipeline.backfill.rows import FAILED
+from pipeline.backfill.output import FAILED, HEARTBEAT_SECONDS, Output
 from pipeline.backfill.source import Source, SourceFile, in_blocks
 from pipeline.errors import CallError, StorageError
 

@@ -1,18 +1,9 @@
 from enum import StrEnum
 from typing import Any
 
+from pipeline.domain import speech
 from pipeline.domain.insight import ModelTexts
 from pipeline.domain.redaction import Originals
-from pipeline.domain.speech import (
-    AudioAnalysis,
-    Diarization,
-    Prosody,
-    Recognized,
-    Recording,
-    SpeakerSpan,
-    Transcript,
-    Voiceprint,
-)
 
 
 class Stage(StrEnum):
@@ -29,18 +20,26 @@ class Stage(StrEnum):
         member._value_, member.result, member.display_name = name, result, display_name
         return member
 
-    FETCH = "fetch", tuple[Recording, ...], "fetching"
-    LEG = "leg", Recording, "fetching"  # one of two recordings, while the other is awaited; recalled as a tuple of both
-    AUDIO = "audio", AudioAnalysis, "audio analysis"
-    PROSODY = "prosody", Prosody, "prosody"
-    RECOGNITION = "asr", Recognized, "recognition"
+    FETCH = "fetch", tuple[speech.Recording, ...], "fetching"
+    LEG = (
+        "leg",
+        speech.Recording,
+        "fetching",
+    )  # one of two recordings, while the other is awaited; recalled as a tuple of both
+    AUDIO = "audio", speech.AudioAnalysis, "audio analysis"
+    PROSODY = "prosody", speech.Prosody, "prosody"
+    RECOGNITION = "asr", speech.Recognized, "recognition"
     ORIGINALS = "originals", Originals, "redaction"  # words that a policy seals
-    REDACTION = "redaction", Recognized, "redaction"  # instead of RECOGNITION where a policy applies
-    DIARIZATION = "diarization", Diarization, "diarization"
-    RECLUSTERING = "reclustering", Diarization, "reclustering"  # of mixed channels, by the voice of each piece
-    VOICES = "voices", tuple[tuple[SpeakerSpan, ...], ...], "machine voices"  # by channel; only where words suggest one
-    VOICEPRINT = "voiceprint", Voiceprint | None, "voiceprint"  # of the rep, where channels are separated
-    SPEAKERS = "speakers", Transcript, "speakers"
+    REDACTION = "redaction", speech.Recognized, "redaction"  # instead of RECOGNITION where a policy applies
+    DIARIZATION = "diarization", speech.Diarization, "diarization"
+    RECLUSTERING = "reclustering", speech.Diarization, "reclustering"  # of mixed channels, by the voice of each piece
+    VOICES = (
+        "voices",
+        tuple[tuple[speech.SpeakerSpan, ...], ...],
+        "machine voices",
+    )  # by channel; only where words suggest one
+    VOICEPRINT = "voiceprint", speech.Voiceprint | None, "voiceprint"  # of the rep, where channels are separated
+    SPEAKERS = "speakers", speech.Transcript, "speakers"
     ANSWERS = "answers", ModelTexts, "language model"  # where the engine of the analysis asks one
     ANALYSIS = "analysis", None, "analysis"
 

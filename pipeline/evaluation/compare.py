@@ -11,18 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.evaluation import report
 from pipeline.evaluation.moments import Moment, moments
-from pipeline.evaluation.report import (
-    DURATION_BANDS,
-    METRICS,
-    MORE_IS_BETTER,
-    SHARES,
-    Rate,
-    difference,
-    duration_band,
-    pooled,
-    value_of,
-)
 from pipeline.evaluation.score import CallScore, score
 from pipeline.evaluation.truth import TrueCall
 
@@ -49,20 +39,20 @@ class SystemVerdict:
 
     system: str
     metric: str
-    rate: Rate
+    rate: report.Rate
 
     @property
     def better(self) -> bool | None:
         """Whether the system is better; None if the interval includes zero or is missing."""
         if self.rate.low is None or self.rate.high is None or self.rate.low <= 0 <= self.rate.high:
             return None
-        return (self.rate.value > 0) == (self.metric in MORE_IS_BETTER)
+        return (self.rate.value > 0) == (self.metric in report.MORE_IS_BETTER)
 
     @property
     def sentence(self) -> str:
         """The verdict as a sentence, such as "base is better by 4.1 points (2.0 to 6.3)"."""
         rate, is_better = self.rate, self.better
-        unit = " points" if self.metric in SHARES else ""
+        unit = " points" if self.metric in report.SHARES else ""
         if rate.low is None or rate.high is None:
             return f"{self.system} differs by {_signed(rate.value, self.metric)}{unit}: too few calls to tell"
         if is_better is None:
@@ -81,7 +71,7 @@ class Slice:
     value: str
     calls: int
     seconds: float
-    rates: tuple[Rate | None, ...]
+    rates: tuple[report.Rate | None, ...]
     verdicts: tuple[SystemVerdict | None, ...]
 
 
@@ -111,10 +101,10 @@ class Comparison:
     @property
     def metrics(self) -> list[str]:
         """Metrics that some system has, in display order."""
-        return [metric for metric in METRICS if any(self.rate(system.name, metric) for system in self.systems)]
+        return [metric for metric in report.METRICS if any(self.rate(system.name, metric) for system in self.systems)]
 
-    def rate(self, system: str, metric: str) -> Rate | None:
-        return pooled(self._scores(system), metric)
+    def rate(self, system: str, metric: str) -> report.Rate | None:
+        return report.pooled(self._scores(system), metric)
 
     def verdict(self, system: str, metric: str) -> SystemVerdict | None:
         """Compare a system with the first one; None for the first itself, and without calls in common."""
@@ -137,14 +127,15 @@ class Comparison:
     def calls(self, metric: str) -> list[ScoredCall]:
         """Return the calls for which a system has the metric, the worst first."""
         values = {
-            system.name: {score.name: value_of(score, metric) for score in system.scores} for system in self.systems
+            system.name: {score.name: report.value_of(score, metric) for score in system.scores}
+            for system in self.systems
         }
         lines = []
         for name, seconds in self._seconds.items():
             call_values = tuple(values[system.name].get(name) for system in self.systems)
             if any(value is not None for value in call_values):
                 lines.append(ScoredCall(name, seconds, self.facts.get(name, {}), call_values))
-        sign = 1 if metric in MORE_IS_BETTER else -1
+        sign = 1 if metric in report.MORE_IS_BETTER else -1
         return sorted(lines, key=lambda line: (sign * line.worst, line.name))
 
     def moments(self, call: str, max_moments: int = MAX_MOMENTS) -> list[Moment]:
@@ -165,7 +156,7 @@ class Comparison:
         return [score for score in match.scores if names is None or score.name in names]
 
     def _verdict(self, system: str, metric: str, names: set[str]) -> SystemVerdict | None:
-        rate = difference(self._scores(self.systems[0].name, names), self._scores(system, names), metric)
+        rate = report.difference(self._scores(self.systems[0].name, names), self._scores(system, names), metric)
         return None if rate is None else SystemVerdict(system, metric, rate)
 
     def _slice(self, fact: str, value: str, names: set[str], metric: str) -> Slice:
@@ -174,7 +165,7 @@ class Comparison:
             value,
             len(names),
             sum(self._seconds[name] for name in names),
-            tuple(pooled(self._scores(other.name, names), metric) for other in self.systems),
+            tuple(report.pooled(self._scores(other.name, names), metric) for other in self.systems),
             tuple(self._verdict(other.name, metric, names) for other in self.systems[1:]),
         )
 
@@ -209,21 +200,21 @@ def facts_of(truth: TrueCall, outputs: Sequence[TrueCall | None] = ()) -> dict[s
     is_separated = bool(truth.turns) and all(turn.channel is not None for turn in truth.turns)
     languages = [call.language for call in (truth, *outputs) if call is not None and call.language]
     language = {"language": languages[0]} if languages else {}
-    return {**language, "layout": "separated" if is_separated else "mixed", "duration": duration_band(end)}
+    return {**language, "layout": "separated" if is_separated else "mixed", "duration": report.duration_band(end)}
 
 
 def figure(value: float, metric: str) -> str:
-    return f"{100 * value:.1f} %" if metric in SHARES else f"{value:.{_digits(metric)}f}"
+    return f"{100 * value:.1f} %" if metric in report.SHARES else f"{value:.{_digits(metric)}f}"
 
 
-def interval(rate: Rate | None, metric: str) -> str:
+def interval(rate: report.Rate | None, metric: str) -> str:
     """Format the interval of a rate, of shares in percent: "10.1 to 14.8"; empty without one."""
     if rate is None or rate.low is None or rate.high is None:
         return ""
     return f"{_plain(rate.low, metric)} to {_plain(rate.high, metric)}"
 
 
-def format_difference(rate: Rate | None, metric: str) -> str:
+def format_difference(rate: report.Rate | None, metric: str) -> str:
     """Format a difference with its interval, of shares in points: "-3.7 (-6.5 to -1.6)"; "-" for none."""
     if rate is None:
         return "-"
@@ -233,11 +224,11 @@ def format_difference(rate: Rate | None, metric: str) -> str:
 
 
 def _signed(value: float, metric: str) -> str:
-    return f"{100 * value:+.1f}" if metric in SHARES else f"{value:+.{_digits(metric)}f}"
+    return f"{100 * value:+.1f}" if metric in report.SHARES else f"{value:+.{_digits(metric)}f}"
 
 
 def _plain(value: float, metric: str) -> str:
-    return f"{100 * value:.1f}" if metric in SHARES else f"{value:.{_digits(metric)}f}"
+    return f"{100 * value:.1f}" if metric in report.SHARES else f"{value:.{_digits(metric)}f}"
 
 
 def _digits(metric: str) -> int:
@@ -246,4 +237,4 @@ def _digits(metric: str) -> int:
 
 def _in_order(value: str) -> tuple[int, str]:
     """Sort duration bands by length, all else alphabetically."""
-    return (list(DURATION_BANDS).index(value), "") if value in DURATION_BANDS else (-1, value)
+    return (list(report.DURATION_BANDS).index(value), "") if value in report.DURATION_BANDS else (-1, value)

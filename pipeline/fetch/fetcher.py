@@ -2,30 +2,62 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
+from collections import defaultdict
 from dataclasses import dataclass
 
 import httpcore
 import httpx
 
+from pipeline import errors
 from pipeline.domain import sniff
 from pipeline.domain.credentials import Access, Credential
 from pipeline.domain.speech import Recording
-from pipeline.errors import (
-    CallError,
-    NotAudio,
-    RecordingEmpty,
-    RecordingTooSlow,
-    RecordingTruncated,
-    RecordingUnreachable,
-    TooManyRedirects,
-)
 from pipeline.fetch import body, outcomes, partial
 from pipeline.fetch.address import REFUSED_PORTS, AddressGuard, Resolver, Target, resolve
-from pipeline.fetch.cookies import Cookies
 from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.partial import RangeRefused
 from pipeline.fetch.storage import Incoming, Store
 from pipeline.fetch.transport import GuardedBackend, trust
+
+MAX_COOKIES = 20  # of one server
+MAX_CHARACTERS = 4096  # of one cookie, and of all cookies in a request
+_PAIR = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+=[!#-+\--:<-\[\]-~\" ]*", re.ASCII)
+_EXPIRED = re.compile(r";\s*max-age\s*=\s*(?:0+|-\d+)\s*(?:;|$)", re.IGNORECASE)
+
+Origin = tuple[str, str, int]
+
+
+class Cookies:
+    """Cookies of one fetch: a server that answers only with the cookie of its own redirect gets it back.
+
+    A cookie goes to the scheme, host and port that set it, whatever its attributes permit, and ends with the fetch.
+    """
+
+    def __init__(self) -> None:
+        self._by_origin: defaultdict[Origin, dict[str, str]] = defaultdict(dict)
+
+    def store(self, origin: Origin, set_cookies: tuple[str, ...]) -> None:
+        """Store the cookies of a response's Set-Cookie headers; malformed or oversized ones are dropped."""
+        cookies = self._by_origin[origin]
+        for header in set_cookies:
+            pair = header.partition(";")[0].strip()
+            if len(pair) > MAX_CHARACTERS or not _PAIR.fullmatch(pair):
+                continue
+            name, _, value = pair.partition("=")
+            cookies.pop(name, None)
+            if not _EXPIRED.search(header) and len(cookies) < MAX_COOKIES:
+                cookies[name] = value
+
+    def of(self, origin: Origin) -> str:
+        """Return the value of the Cookie header for a server; "" without cookies."""
+        text = ""
+        for name, value in self._by_origin.get(origin, {}).items():
+            pair = f"{name}={value}"
+            if len(text) + len(pair) + 2 <= MAX_CHARACTERS:
+                text = f"{text}; {pair}" if text else pair
+        return text
+
 
 WRITE_BYTES = 1 << 20  # buffered in memory before a thread writes them
 RESUME_PAUSE = 0.5  # seconds before the rest of an interrupted transfer is requested; doubles each time
@@ -89,7 +121,7 @@ class Fetcher:
                     await asyncio.to_thread(incoming.resume)
                     media_type = await self._persist(source, incoming)
             except TimeoutError:
-                raise RecordingUnreachable(
+                raise errors.RecordingUnreachable(
                     f"Fetching from {target.host} took longer than {self._options.max_seconds:g} s."
                 ).with_facts(host=target.host) from None
             uri, sha256 = await asyncio.to_thread(store.keep, incoming, key)
@@ -114,9 +146,9 @@ class Fetcher:
                 return await self._get(source, incoming)
             except RangeRefused:
                 await asyncio.to_thread(incoming.restart)
-            except RecordingTooSlow:
+            except errors.RecordingTooSlow:
                 raise
-            except (RecordingTruncated, RecordingUnreachable):
+            except (errors.RecordingTruncated, errors.RecordingUnreachable):
                 if not incoming.can_resume or incoming.size <= before or resumes == self._options.MAX_RESUMES:
                     raise
                 await asyncio.sleep(RESUME_PAUSE * 2**resumes * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)
@@ -139,7 +171,7 @@ class Fetcher:
                 source = _Source(url, target, source.credential, source.known_as, cookies)
             else:
                 source = _Source(url, target, cookies=cookies)
-        raise TooManyRedirects(
+        raise errors.TooManyRedirects(
             f"The recording's address redirects more than {self._options.MAX_REDIRECTS} times."
         ).with_facts(host=first.host)
 
@@ -161,7 +193,7 @@ class Fetcher:
                 contextlib.aclosing(await self._answer(pool, request, target.host)) as response,
             ):
                 return await self._take(response, source, incoming)
-        except CallError as error:
+        except errors.CallError as error:
             error.with_facts(host=target.host)
             raise
         except outcomes.CONNECTION_FAILURES as error:
@@ -175,7 +207,7 @@ class Fetcher:
             async with asyncio.timeout(self._options.CONNECT_SECONDS + self._options.READ_SECONDS):
                 return await pool.handle_async_request(request)
         except TimeoutError:
-            raise RecordingUnreachable(f"{host} did not answer in time.") from None
+            raise errors.RecordingUnreachable(f"{host} did not answer in time.") from None
 
     async def _take(self, response: httpcore.Response, source: _Source, incoming: Incoming) -> "_Moved | str | None":
         headers = httpx.Headers(response.headers)
@@ -203,7 +235,7 @@ class Fetcher:
         if incoming.size > total:
             raise RangeRefused
         if incoming.size < total:
-            raise RecordingTruncated("The server sent only part of the rest of the recording.")
+            raise errors.RecordingTruncated("The server sent only part of the rest of the recording.")
         return version.media_type
 
     async def _write(
@@ -233,12 +265,12 @@ class Fetcher:
         except body.LongerThanDeclared:
             incoming.version = None
             raise
-        except (*outcomes.CONNECTION_FAILURES, RecordingTruncated, RecordingUnreachable):
+        except (*outcomes.CONNECTION_FAILURES, errors.RecordingTruncated, errors.RecordingUnreachable):
             if checked and pending:  # keep what arrived before the interruption
                 await asyncio.to_thread(incoming.write, bytes(pending))
             raise
         if not incoming.size and not pending:
-            raise RecordingEmpty("The server sent a recording of zero bytes.")
+            raise errors.RecordingEmpty("The server sent a recording of zero bytes.")
         if not checked:
             _check_is_audio(bytes(pending), media_type)
         await asyncio.to_thread(incoming.write, bytes(pending))
@@ -279,4 +311,4 @@ def _headers(source: _Source, incoming: Incoming) -> list[tuple[bytes, bytes]]:
 def _check_is_audio(head: bytes, media_type: str | None) -> None:
     content_type = sniff.detect_type(head, media_type)
     if content_type:
-        raise NotAudio(f"The server sent {content_type} instead of a recording.")
+        raise errors.NotAudio(f"The server sent {content_type} instead of a recording.")

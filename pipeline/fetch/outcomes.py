@@ -6,17 +6,7 @@ from urllib.parse import urljoin
 import httpcore
 import httpx
 
-from pipeline.errors import (
-    AddressForbidden,
-    CallError,
-    CredentialsRefused,
-    RecordingError,
-    RecordingGone,
-    RecordingNotReady,
-    RecordingTruncated,
-    RecordingUnreachable,
-    RedirectInsecure,
-)
+from pipeline import errors
 from pipeline.fetch import partial
 from pipeline.fetch.address import UNUSUAL_CHARACTERS, Target
 from pipeline.net.post import retry_after
@@ -50,49 +40,49 @@ def check_status(status: int, headers: httpx.Headers, host: str, known_as: str |
     raise error.with_facts(**facts)
 
 
-def _unauthorized(host: str, known_as: str | None) -> RecordingError:
+def _unauthorized(host: str, known_as: str | None) -> errors.RecordingError:
     if known_as == "shown":
-        return CredentialsRefused(
+        return errors.CredentialsRefused(
             f"{host} refuses the credentials that are stored for it (status 401): `switchboard credentials add` "
             "replaces them."
         )
     if known_as == "withheld":
-        return RecordingNotReady(
+        return errors.RecordingNotReady(
             f"{host} requires credentials (status 401), and stored credentials are not sent without TLS: use "
             "https, or list the host in SWITCHBOARD_FETCH__ALLOWED_HOSTS."
         )
-    return RecordingNotReady(
+    return errors.RecordingNotReady(
         f"{host} does not serve the recording yet (status 401). If it requires a password or token, "
         "`switchboard credentials add` stores one for it."
     )
 
 
-def _by_status(status: int, host: str) -> RecordingError:
+def _by_status(status: int, host: str) -> errors.RecordingError:
     if status in NOT_READY:
-        return RecordingNotReady(f"{host} does not serve the recording yet (status {status}).")
+        return errors.RecordingNotReady(f"{host} does not serve the recording yet (status {status}).")
     if status == 410:
-        return RecordingGone(f"{host} reports that the recording was deleted (status 410).")
+        return errors.RecordingGone(f"{host} reports that the recording was deleted (status 410).")
     if status >= 500 or status == 408:
-        return RecordingUnreachable(f"{host} failed to serve the recording (status {status}).")
+        return errors.RecordingUnreachable(f"{host} failed to serve the recording (status {status}).")
     if status == 206:
-        return RecordingTruncated(f"{host} sent only part of the recording (status 206).")
-    return RecordingError(f"{host} refused to serve the recording (status {status}).")
+        return errors.RecordingTruncated(f"{host} sent only part of the recording (status 206).")
+    return errors.RecordingError(f"{host} refused to serve the recording (status {status}).")
 
 
-def translate(error: Exception, host: str) -> CallError:
+def translate(error: Exception, host: str) -> errors.CallError:
     """Convert one of `CONNECTION_FAILURES` to the error of the recording."""
     if _broke_off(error):
-        return RecordingTruncated(f"{host} closed the connection before the recording was complete.")
+        return errors.RecordingTruncated(f"{host} closed the connection before the recording was complete.")
     if isinstance(error, zlib.error):
-        return RecordingTruncated("The recording's compressed data is damaged.")
+        return errors.RecordingTruncated("The recording's compressed data is damaged.")
     if isinstance(error, httpcore.TimeoutException):
-        return RecordingUnreachable(f"{host} did not answer in time.")
+        return errors.RecordingUnreachable(f"{host} did not answer in time.")
     if isinstance(error, httpcore.ConnectError):
         what = "TLS could not be negotiated" if is_tls(error) else "No connection could be made"
-        return RecordingUnreachable(f"{what} with {host}.")
+        return errors.RecordingUnreachable(f"{what} with {host}.")
     if isinstance(error, httpcore.ProtocolError):
-        return RecordingUnreachable(f"{host} violates the HTTP protocol.")
-    return RecordingUnreachable(f"The connection to {host} was lost.")
+        return errors.RecordingUnreachable(f"{host} violates the HTTP protocol.")
+    return errors.RecordingUnreachable(f"The connection to {host} was lost.")
 
 
 def _broke_off(error: Exception) -> bool:
@@ -119,12 +109,12 @@ def follow(url: str, target: Target, location: str) -> str:
     except ValueError:
         raise _no_url() from None
     if target.scheme == "https" and onward[:5].lower() == "http:":
-        raise RedirectInsecure(
+        raise errors.RedirectInsecure(
             f"{target.host} redirects from https to http, where the recording can be read and changed in "
             "transit. Fix the redirect on that server."
         ).with_facts(host=target.host)
     return onward
 
 
-def _no_url() -> AddressForbidden:
-    return AddressForbidden("The recording's address redirects to something that is not a valid URL.")
+def _no_url() -> errors.AddressForbidden:
+    return errors.AddressForbidden("The recording's address redirects to something that is not a valid URL.")

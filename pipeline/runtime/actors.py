@@ -20,16 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
-from ray import serve
-from ray.exceptions import (
-    ActorDiedError,
-    ActorUnavailableError,
-    NodeDiedError,
-    ObjectLostError,
-    OutOfMemoryError,
-    RayTaskError,
-    WorkerCrashedError,
-)
+from ray import exceptions, serve
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
@@ -300,7 +291,7 @@ class TaskLost(EngineLost):
     code = "worker_lost"  # of a call that has no attempts left
 
 
-LOST = (ActorDiedError, ActorUnavailableError, BackPressureError)
+LOST = (exceptions.ActorDiedError, exceptions.ActorUnavailableError, BackPressureError)
 
 
 TaskContext = tuple[bool, WorkContext]
@@ -381,13 +372,13 @@ async def _unwrapped(awaitable: Awaitable[T]) -> T:
     """Raise the error of the other process, not Ray's wrapper around it."""
     try:
         return await awaitable
-    except RayTaskError as error:
+    except exceptions.RayTaskError as error:
         cause = error.cause if isinstance(error.cause, Exception) else error
-        if isinstance(cause, CallError | ActorDiedError | ActorUnavailableError):
+        if isinstance(cause, CallError | exceptions.ActorDiedError | exceptions.ActorUnavailableError):
             raise cause from None
         log.error("a task or an engine failed", exc_info=error)
         raise EngineError(f"Unexpected {type(cause).__name__} in the pipeline.") from error
-    except (WorkerCrashedError, OutOfMemoryError, NodeDiedError) as error:
+    except (exceptions.WorkerCrashedError, exceptions.OutOfMemoryError, exceptions.NodeDiedError) as error:
         raise TaskLost("The process of a CPU task died each time. Check the memory of the node.") from error
-    except ObjectLostError as error:
+    except exceptions.ObjectLostError as error:
         raise EngineLost("A lost node held data of this call; it is made again.") from error

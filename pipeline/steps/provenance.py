@@ -21,7 +21,7 @@ HERE = Path(__file__).parents[1]
 CODE = {
     Stage.AUDIO: ("audio", "language"),
     Stage.PROSODY: ("audio/prosody.py", "audio/yin.py"),
-    Stage.RECOGNITION: ("asr", "steps/recognize.py", "steps/vocabulary.py"),
+    Stage.RECOGNITION: ("asr", "steps/recognize.py"),
     Stage.REDACTION: ("redaction", "steps/redact.py"),
     Stage.DIARIZATION: ("diarization",),
     Stage.RECLUSTERING: (

@@ -11,10 +11,9 @@ from typing import Literal
 from uuid import UUID
 
 from db.core.database import Database, Reader
-from db.search import relevant
+from db.search import semantic
 from db.search.call_list import CallFilter
-from db.search.relevant import RelevantCall, RelevantCalls
-from db.search.semantic import OtherModel
+from db.search.semantic import OtherModel, RelevantCall, RelevantCalls
 from pipeline import analysis
 from pipeline.analysis import AnalysisOptions
 from pipeline.analysis.engine import ReservedRequest
@@ -174,10 +173,10 @@ class CallAsker:
         if filters.text is None and filters.name is None:
             try:
                 vector = await self._embedder.vector(question)
-                return True, await relevant.relevant_calls(*choosing, vector)
+                return True, await semantic.relevant_calls(*choosing, vector)
             except (SwitchedOff, OtherModel):  # not indexed yet: `chosen_by` says so
                 pass
-        return False, await relevant.relevant_calls(*choosing)
+        return False, await semantic.relevant_calls(*choosing)
 
     async def _sentences(
         self, question: str, excerpts: Excerpts, spending: _Meter, seconds: float

@@ -13,6 +13,8 @@ from starlette.responses import Response
 from db.core.database import Database
 from db.core.pages import Page
 from db.queue.backlog import TeamQueue
+from db.records.correct import TaskMark
+from db.records.corrections import CallEdit
 from db.records.views import CallMoment, CallRecord
 from db.search.call_list import CallLine
 from db.search.people_list import ContactLine, MemberLine
@@ -32,6 +34,7 @@ from serve_app.api import (
     editing,
     erasure,
     export,
+    queries,
     questions,
     recording_servers,
     reference,
@@ -46,22 +49,10 @@ from serve_app.api import (
 from serve_app.api.access import Authorizer, CheckRun, Route, no_runs
 from serve_app.api.audio import Waveform
 from serve_app.api.calls import CallBatch, CallListPage, RetriedCall
-from serve_app.api.editing import CallEdit, EditBody, TaskMark
+from serve_app.api.editing import EditBody
 from serve_app.api.errors import MethodNotAllowed, NoSuchPath
 from serve_app.api.options import ApiOptions
 from serve_app.api.parquet import MEDIA_TYPE as PARQUET
-from serve_app.api.queries import (
-    AudioQuery,
-    BatchQuery,
-    CallListQuery,
-    ContactListQuery,
-    ExportQuery,
-    MemberListQuery,
-    RecordQuery,
-    StreamQuery,
-    TaskListQuery,
-    TranscriptQuery,
-)
 from serve_app.api.read_tools import open_tools
 from serve_app.api.uploads import ReceiveOptions, Receiver
 from serve_app.http import problems
@@ -78,16 +69,16 @@ DONE = CALL + "/tasks/{task_id:uuid}/done"
 
 def _transcript(suffix: str, summary: str, operation: str) -> Route:
     path, media = f"{CALL}/transcript.{suffix}", (calls.TEXT_TYPES[suffix],)
-    return Route(path, calls.show_transcript, summary, query=TranscriptQuery, media=media, operation=operation)
+    return Route(path, calls.show_transcript, summary, query=queries.TranscriptQuery, media=media, operation=operation)
 
 
 ROUTES = (
-    Route("/calls", calls.list_calls, "List calls, the latest first", CallListPage, CallListQuery),
-    Route("/calls/batch", calls.show_calls, "Show the records of several calls", CallBatch, BatchQuery),
-    Route(CALL, calls.show_call, "Show the record of a call", CallRecord, RecordQuery),
+    Route("/calls", calls.list_calls, "List calls, the latest first", CallListPage, queries.CallListQuery),
+    Route("/calls/batch", calls.show_calls, "Show the records of several calls", CallBatch, queries.BatchQuery),
+    Route(CALL, calls.show_call, "Show the record of a call", CallRecord, queries.RecordQuery),
     Route(f"{CALL}/retry", calls.retry_call, "Process a failed or waiting call again", RetriedCall, method="POST"),
     Route(f"{CALL}/waveform", audio.show_waveform, "Peaks of the recording", Waveform, work=Work.SOUND),
-    Route(f"{CALL}/transcript.json", calls.show_transcript, "Transcript as JSON", Transcript, TranscriptQuery),
+    Route(f"{CALL}/transcript.json", calls.show_transcript, "Transcript as JSON", Transcript, queries.TranscriptQuery),
     _transcript("txt", "Transcript as plain text", "showTranscriptText"),
     _transcript("srt", "Transcript as SubRip subtitles", "showSubRip"),
     _transcript("vtt", "Transcript as WebVTT subtitles", "showWebVtt"),
@@ -103,7 +94,7 @@ ROUTES = (
         f"{CALL}/audio",
         audio.play_call,
         "Recording as fetched, or one channel as WAV; supports Range requests",
-        query=AudioQuery,
+        query=queries.AudioQuery,
         media=("audio/*", "application/octet-stream"),
         work=Work.SOUND,
     ),
@@ -123,16 +114,16 @@ ROUTES = (
         calls.list_tasks,
         "List tasks across calls, the earliest due date first",
         Page[TaskLine],
-        TaskListQuery,
+        queries.TaskListQuery,
     ),
-    Route("/contacts", calls.list_contacts, "List contacts by name", Page[ContactLine], ContactListQuery),
-    Route("/members", calls.list_members, "List members by name", Page[MemberLine], MemberListQuery),
+    Route("/contacts", calls.list_contacts, "List contacts by name", Page[ContactLine], queries.ContactListQuery),
+    Route("/members", calls.list_members, "List members by name", Page[MemberLine], queries.MemberListQuery),
     Route("/queue", calls.show_queue, "Show the queue by team", Page[TeamQueue]),
     Route(
         "/export",
         export.export_calls,
         "Export all calls that match a filter",
-        query=ExportQuery,
+        query=queries.ExportQuery,
         media=("application/x-ndjson", "text/csv", PARQUET),
         work=Work.EXPORT,
     ),
@@ -140,7 +131,7 @@ ROUTES = (
         "/events/stream",
         stream.stream_changes,
         "Stream changes and deletions of calls as server-sent events, each at least once",
-        query=StreamQuery,
+        query=queries.StreamQuery,
         media=("text/event-stream",),
         work=Work.STREAM,
     ),

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from db.core.database import Reader
-from db.search import relevant
+from db.search import semantic
 from serve_app.answers.asking import MAX_CALLS, BudgetSpent, CallsAnswer, ModelFailed, ModelOff
 from serve_app.api.access import ApiRequest, Route, answer_with, with_times
 from serve_app.api.bodies import Id, read_admin_body, tidy
@@ -63,7 +63,7 @@ async def ask_calls(reading: ApiRequest[NoQuery]) -> Response:
 
 
 async def _check_visible(reading: ApiRequest[NoQuery], reader: Reader, call_ids: Sequence[UUID]) -> None:
-    if call_ids and (missing := await relevant.missing(reading.database, reader, call_ids)):
+    if call_ids and (missing := await semantic.missing(reading.database, reader, call_ids)):
         raise NoSuchCall(f"callIds: {', '.join(map(str, missing))} not found, or not visible to this key.")
 
 

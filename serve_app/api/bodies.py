@@ -11,16 +11,7 @@ from starlette.requests import Request
 from db.records.retention import MAX_DAYS
 from db.workspace.legal_holds import HoldKind
 from db.workspace.redaction_policies import MAX_PATTERNS, MAX_SHAPE, named
-from pipeline.domain.redaction import (
-    MAX_GUARD_SECONDS,
-    MAX_LAST_DIGITS,
-    EntityKind,
-    NamedPolicy,
-    Pattern,
-    RedactionMode,
-    RedactionPolicy,
-    RedactionPreset,
-)
+from pipeline.domain import redaction
 from pipeline.domain.retention import RetentionKind
 from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
@@ -220,41 +211,44 @@ class NewPattern(Body):
     shape: str = Field(min_length=1, max_length=MAX_SHAPE, description="A: a letter, 9: a digit, as in AB-999999.")
 
 
-_DEFAULTS = RedactionPolicy()
+_DEFAULTS = redaction.RedactionPolicy()
 
 
 class NewRedaction(Body):
     """A policy of redaction."""
 
-    mode: Annotated[RedactionMode, Field(strict=False)] | None = Field(
+    mode: Annotated[redaction.RedactionMode, Field(strict=False)] | None = Field(
         description="mask: originals are sealed; redacted-only: none is kept; null: no policy. A team has that of its "
         "workspace then."
     )
     team_id: Id | None = Field(None, description="Unset: of the workspace, for teams without a policy.")
     presets: list[Literal["pci", "privacy", "health"]] = Field([], max_length=3, description="Named sets of kinds.")
-    kinds: list[Annotated[EntityKind, Field(strict=False)]] = Field([], max_length=len(EntityKind))
+    kinds: list[Annotated[redaction.EntityKind, Field(strict=False)]] = Field([], max_length=len(redaction.EntityKind))
     patterns: list[NewPattern] = Field([], max_length=MAX_PATTERNS)
     last_digits: int = Field(
         _DEFAULTS.last_digits,
         ge=0,
-        le=MAX_LAST_DIGITS,
+        le=redaction.MAX_LAST_DIGITS,
         description="Of cards, accounts and numbers, that stay readable.",
     )
     agents_exempt: bool = Field(_DEFAULTS.agents_exempt, description="Names of members stay.")
     guard_seconds: float = Field(
-        _DEFAULTS.guard_seconds, ge=0, le=MAX_GUARD_SECONDS, description="Sound hidden before and after each span."
+        _DEFAULTS.guard_seconds,
+        ge=0,
+        le=redaction.MAX_GUARD_SECONDS,
+        description="Sound hidden before and after each span.",
     )
     hold: bool = Field(
         _DEFAULTS.hold, description="A call that cannot be checked fails; false: it is shown with a warning."
     )
 
-    def policy(self) -> NamedPolicy | None:
+    def policy(self) -> redaction.NamedPolicy | None:
         """Return the policy; None: it is removed. Raises `PolicyRefused`."""
         if self.mode is None:
             return None
         options = self.model_dump(exclude={"mode", "team_id", "presets", "patterns"})
-        presets = [RedactionPreset(preset) for preset in self.presets]
-        patterns = tuple(Pattern(pattern.name, pattern.shape) for pattern in self.patterns)
+        presets = [redaction.RedactionPreset(preset) for preset in self.presets]
+        patterns = tuple(redaction.Pattern(pattern.name, pattern.shape) for pattern in self.patterns)
         return named(self.mode, presets, **options, patterns=patterns)
 
 

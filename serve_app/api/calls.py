@@ -16,18 +16,9 @@ from db.search import call_list, people_list, semantic, task_list
 from db.search.call_list import CallLine
 from db.search.semantic import OtherModel
 from db.workspace.keys import UNREDACTED
+from serve_app.api import queries
 from serve_app.api.access import ApiRequest, answer_with, json_answer, tagged
 from serve_app.api.errors import Busy, Expired, MeaningOff, NoSuchCall, NothingToRetry, NotReady
-from serve_app.api.queries import (
-    BatchQuery,
-    CallListQuery,
-    ContactListQuery,
-    MemberListQuery,
-    NoQuery,
-    RecordQuery,
-    TaskListQuery,
-    TranscriptQuery,
-)
 from serve_app.api.selection import check_fields
 from serve_app.http.problems import ScopeMissing
 from serve_app.records import transcripts
@@ -72,7 +63,7 @@ class RetriedCall:
     job_id: UUID
 
 
-async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
+async def list_calls(reading: ApiRequest[queries.CallListQuery]) -> Response:
     query = reading.query
     check_fields(query.fields, CallLine)
     # No transaction that was open at that moment is still running, so none can commit an earlier change.
@@ -92,7 +83,7 @@ async def list_calls(reading: ApiRequest[CallListQuery]) -> Response:
     return json_answer(reading, CallListPage(page.items, page.next, as_of, total), same=(page, total, query.fields))
 
 
-async def _by_meaning(reading: ApiRequest[CallListQuery], question: str) -> Page[CallLine]:
+async def _by_meaning(reading: ApiRequest[queries.CallListQuery], question: str) -> Page[CallLine]:
     """Return the calls most similar to a text. Raises `MeaningOff`, and `Busy` if the model is not ready."""
     query, retry = reading.query, reading.options.RETRY_AFTER_SECONDS
     try:
@@ -132,7 +123,7 @@ async def record(reading: ApiRequest[Any], machine: bool = False) -> CallRecord:
     return call_record
 
 
-async def show_calls(reading: ApiRequest[BatchQuery]) -> Response:
+async def show_calls(reading: ApiRequest[queries.BatchQuery]) -> Response:
     """Show the records of several calls, in the order requested."""
     query = reading.query
     check_fields(query.fields, CallRecord)
@@ -147,7 +138,7 @@ async def show_calls(reading: ApiRequest[BatchQuery]) -> Response:
     return await asyncio.to_thread(json_answer, reading, CallBatch(tuple(records.values()), missing))
 
 
-async def retry_call(writing: ApiRequest[NoQuery]) -> Response:
+async def retry_call(writing: ApiRequest[queries.NoQuery]) -> Response:
     """Process a call again whose processing failed, or try a waiting one now."""
     await record(writing)  # visible to the key
     database, home, ids = writing.database, writing.home, [writing.call_id]
@@ -161,7 +152,7 @@ async def retry_call(writing: ApiRequest[NoQuery]) -> Response:
     raise NothingToRetry
 
 
-async def show_call(reading: ApiRequest[RecordQuery]) -> Response:
+async def show_call(reading: ApiRequest[queries.RecordQuery]) -> Response:
     check_fields(reading.query.fields, CallRecord)
     call_record = await record(reading)
     if call_record.transcript is not None:
@@ -169,7 +160,7 @@ async def show_call(reading: ApiRequest[RecordQuery]) -> Response:
     return await asyncio.to_thread(json_answer, reading, call_record)
 
 
-async def show_transcript(reading: ApiRequest[TranscriptQuery]) -> Response:
+async def show_transcript(reading: ApiRequest[queries.TranscriptQuery]) -> Response:
     """Return the transcript as JSON, plain text or subtitles."""
     form = reading.request.url.path.rpartition(".")[2]
     call_record = await record(reading)
@@ -189,28 +180,28 @@ async def show_transcript(reading: ApiRequest[TranscriptQuery]) -> Response:
     return tagged(reading, body, f"{TEXT_TYPES[form]}; charset=utf-8", headers)
 
 
-async def list_call_events(reading: ApiRequest[NoQuery]) -> Response:
+async def list_call_events(reading: ApiRequest[queries.NoQuery]) -> Response:
     return json_answer(reading, Page((await record(reading)).timeline))
 
 
-async def list_tasks(reading: ApiRequest[TaskListQuery]) -> Response:
+async def list_tasks(reading: ApiRequest[queries.TaskListQuery]) -> Response:
     """List tasks across calls, the earliest due date first."""
     query = reading.query
     page = await task_list.list_tasks(reading.database, reading.reader, query.to_filter(), query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def list_contacts(reading: ApiRequest[ContactListQuery]) -> Response:
+async def list_contacts(reading: ApiRequest[queries.ContactListQuery]) -> Response:
     query = reading.query
     page = await people_list.list_contacts(reading.database, reading.reader, query.text, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def list_members(reading: ApiRequest[MemberListQuery]) -> Response:
+async def list_members(reading: ApiRequest[queries.MemberListQuery]) -> Response:
     query = reading.query
     page = await people_list.list_members(reading.database, reading.reader, query.team_id, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def show_queue(reading: ApiRequest[NoQuery]) -> Response:
+async def show_queue(reading: ApiRequest[queries.NoQuery]) -> Response:
     return json_answer(reading, Page(tuple(await backlog.team_queues(reading.database, reading.reader))))

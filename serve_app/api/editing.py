@@ -234,16 +234,3 @@ def _faults(error: Any, body: dict[str, Any]) -> Iterator[Fault]:
         yield Fault("/kind", f"kind: must be one of {KINDS}.")
     else:
         yield Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
-
-
-__all__ = [
-    "EDIT_BODY",
-    "CallEdit",
-    "EditBody",
-    "TaskMark",
-    "edit_call",
-    "list_edits",
-    "mark_task_done",
-    "undo_edit",
-    "unmark_task",
-]

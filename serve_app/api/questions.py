@@ -13,8 +13,8 @@ from starlette.responses import Response
 from db.core.database import Database, Reader
 from db.core.pages import Page
 from db.search import people_list
-from db.search import scores as outcomes
-from db.search.scores import ScoreWeek
+from db.search import trends as outcomes
+from db.search.trends import ScoreWeek
 from db.workspace import directory, questions
 from db.workspace.questions import StoredQuestion, StoredScorecard
 from serve_app.api.access import ApiRequest, Route, admin_route, answer_with, json_answer, tagged

@@ -14,24 +14,15 @@ from starlette.responses import Response
 
 from db.core.database import Database
 from db.core.identity import SIGNING_PARAMETERS
-from db.intake.group_commit import GroupCommitter
-from db.intake.submit import UNSEALED, Accepted
-from db.intake.uploads import UploadTarget, find_target
+from db.intake.group_commit import UNSEALED, Accepted, GroupCommitter, UploadTarget, find_target
 from db.queue.backlog import full_workspaces
 from db.secrets.recording_urls import UrlSealer
 from pipeline.domain.call import CallState, Submission
 from pipeline.errors import CallError, StorageError
 from pipeline.fetch.options import FetchOptions
 from pipeline.fetch.uploads import MAX_OPEN, MAX_PARTS, Part, Upload, Uploads, end_of, new_upload
+from serve_app.api import errors
 from serve_app.api.access import ApiRequest, Handler, Route, answer_with
-from serve_app.api.errors import (
-    Busy,
-    DigestMismatch,
-    NoSuchCall,
-    NoSuchUpload,
-    OffsetMismatch,
-    TooManyUploads,
-)
 from serve_app.api.queries import NoQuery
 from serve_app.api.upload_bodies import UploadBody, check_size, number
 from serve_app.http.auth import SUBMIT
@@ -108,7 +99,7 @@ class Receiver:
             async with asyncio.timeout(LimitOptions.DATABASE_SECONDS):
                 return await self.committer.submit(writing.sender, submission, sent, signing, request_id)
         except TimeoutError:
-            raise Busy(retry) from None
+            raise errors.Busy(retry) from None
         except CallError as error:
             raise from_call_error(error, retry) from error
 
@@ -118,7 +109,9 @@ async def upload_recording(writing: ApiRequest[NoQuery]) -> Response:
     receiver, target = await _target(writing)
     await receiver.check_backlog(writing.home)
     if await _stored(writing, receiver.uploads.of_call, writing.call_id) >= MAX_OPEN:
-        raise TooManyUploads(f"The call has {MAX_OPEN} uploads, the most that it may have. Resume or delete one.")
+        raise errors.TooManyUploads(
+            f"The call has {MAX_OPEN} uploads, the most that it may have. Resume or delete one."
+        )
     body, uploads = UploadBody(writing.request, receiver.options.fetch), receiver.uploads
     if "upload-length" in writing.request.headers:
         body.require_raw()
@@ -148,9 +141,9 @@ async def continue_upload(writing: ApiRequest[NoQuery]) -> Response:
     offset = number(writing.request.headers, "upload-offset")
     parts = await _stored(writing, receiver.uploads.parts, upload)
     if offset != end_of(parts):
-        raise OffsetMismatch(end_of(parts))
+        raise errors.OffsetMismatch(end_of(parts))
     if len(parts) >= MAX_PARTS:
-        raise TooManyUploads(f"The upload has {MAX_PARTS} parts, the most that one may have. Send larger parts.")
+        raise errors.TooManyUploads(f"The upload has {MAX_PARTS} parts, the most that one may have. Send larger parts.")
     if offset < upload.length:
         await _receive_part(writing, receiver, target, upload, offset, body)
     return await _go_on(writing, receiver, target, upload, body.digests.get("repr-digest") or upload.sha256)
@@ -205,7 +198,7 @@ async def _go_on(
     sha256 = await _stored(writing, _sha256_of, uploads, parts, target.key)
     if declared is not None and not hmac.compare_digest(declared, sha256):
         await _stored(writing, uploads.remove, upload)
-        raise DigestMismatch
+        raise errors.DigestMismatch
     return await _submit(writing, receiver, target, upload, sha256)
 
 
@@ -232,9 +225,9 @@ async def _create(writing: ApiRequest[NoQuery], receiver: Receiver, sha256: str 
 async def _target(request: ApiRequest[NoQuery]) -> tuple[Receiver, UploadTarget]:
     target = await find_target(request.database, request.reader, request.call_id)
     if target is None:
-        raise NoSuchCall("Call not found, or not visible to this key. Send its metadata to /submit first.")
+        raise errors.NoSuchCall("Call not found, or not visible to this key. Send its metadata to /submit first.")
     if request.receiver is None:
-        raise Busy(request.options.RETRY_AFTER_SECONDS, "This service has no storage for recordings.")
+        raise errors.Busy(request.options.RETRY_AFTER_SECONDS, "This service has no storage for recordings.")
     return request.receiver, target
 
 
@@ -242,7 +235,7 @@ async def _find(request: ApiRequest[NoQuery], receiver: Receiver) -> Upload:
     upload_id = request.request.path_params["upload_id"]
     upload = await _stored(request, receiver.uploads.find, request.call_id, upload_id)
     if upload is None or upload.workspace_id != request.home:
-        raise NoSuchUpload
+        raise errors.NoSuchUpload
     return upload
 
 
@@ -261,8 +254,10 @@ async def _stored(request: ApiRequest[NoQuery], work: Callable[P, T], *values: P
         raise _not_stored(request) from error
 
 
-def _not_stored(request: ApiRequest[NoQuery]) -> Busy:
-    return Busy(request.options.RETRY_AFTER_SECONDS, "The recording cannot be stored now. Retry after Retry-After.")
+def _not_stored(request: ApiRequest[NoQuery]) -> errors.Busy:
+    return errors.Busy(
+        request.options.RETRY_AFTER_SECONDS, "The recording cannot be stored now. Retry after Retry-After."
+    )
 
 
 def _sha256_of(uploads: Uploads, parts: list[Part], key: bytes | None) -> str:

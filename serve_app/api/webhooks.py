@@ -10,10 +10,8 @@ from starlette.responses import Response
 
 from db.core.identity import new_id
 from db.core.pages import Page
-from db.events import deliveries as event_views
 from db.events import endpoints
-from db.events.deliveries import DeliverySummary
-from db.events.endpoints import Endpoint
+from db.events.endpoints import DeliverySummary, Endpoint
 from db.events.types import PARTS, type_names
 from db.secrets.recording_urls import shown
 from db.workspace import settings
@@ -120,7 +118,7 @@ async def delete_webhook(writing: Writing) -> Response:
 async def list_deliveries(reading: ApiRequest[DeliveryListQuery]) -> Response:
     endpoint, query = await _webhook(reading), reading.query
     selection = (reading.home, endpoint.endpoint_id, query.status, query.call_id, query.limit)
-    return json_answer(reading, Page(tuple(await event_views.list_deliveries(reading.database, *selection))))
+    return json_answer(reading, Page(tuple(await endpoints.list_deliveries(reading.database, *selection))))
 
 
 async def _check_url(writing: Writing, url: str) -> None:

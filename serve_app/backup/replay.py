@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from db.core.database import Database
 from db.core.tables import contacts, members, teams, workspaces
-from db.records import erase, erasing, file_deletions, ledger
+from db.records import erase, file_deletions, ledger
 from db.records.erase import CallNotFound
 from db.records.erasures import ErasureKind, Target
 from db.records.ledger import BrokenLedger, Entry
@@ -128,14 +128,14 @@ async def _forget_contacts(restoration: Restoration, entry: Entry) -> Mapping[st
     ids = await _with_digest(restoration.database, entry, contacts.c.id)
     if not ids:  # also if the workspace is gone
         return erased
-    return {**erased, "contacts": await erasing.forget_contacts(restoration.database, entry.workspace_id, ids)}
+    return {**erased, "contacts": await erase.forget_contacts(restoration.database, entry.workspace_id, ids)}
 
 
 async def _erase_target(restoration: Restoration, entry: Entry) -> Mapping[str, int]:
     kind = ErasureKind(entry.kind)
     ids = await _with_digest(restoration.database, entry, IDS[kind])
     for id_ in ids:
-        await erasing.repeat(restoration.database, entry.workspace_id, Target(kind, id_), restoration.policy)
+        await erase.repeat(restoration.database, entry.workspace_id, Target(kind, id_), restoration.policy)
     return {f"{kind}s": len(ids)}
 
 

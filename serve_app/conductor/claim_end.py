@@ -14,7 +14,7 @@ from db.core.database import OUTAGES, Database
 from db.queue import charges, jobs
 from db.queue.charges import UsedSlot
 from db.queue.jobs import Lease
-from db.records import held_back
+from db.records import redactions
 from db.records.complete import complete as complete_call
 from pipeline.errors import CallError, LeaseLost, StorageError
 from pipeline.observability import tracing
@@ -86,7 +86,7 @@ class ClaimEnd:
         log_decision(logging.WARNING, lease, f"{what} (attempt {lease.job.attempts}): {error.code}: {error.message}")
         with contextlib.suppress(LeaseLost):
             if decision.retry_in is None:
-                await self._end(lease, lambda used: held_back.fail(self.database, lease, error, used))
+                await self._end(lease, lambda used: redactions.fail(self.database, lease, error, used))
                 JOB_FAILURES.inc(code=error.code)
                 JOBS_ENDED.inc(kind=lease.job.kind, state="failed")
             else:

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from db.core.database import Database
 from db.queue import backlog
-from db.records import erase, erasing, erasures, file_deletions, ledger
+from db.records import erase, erasures, file_deletions, ledger, retention
 from db.records.erasures import ErasureLost
 from db.records.file_deletions import MAX_PAUSE_SECONDS, FileToDelete
+from db.voices import consent
 from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import StorageError
 from pipeline.fetch import handed_in, storage
@@ -102,7 +103,7 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
         if lease is None:
             return False
         try:
-            await erasing.work(self._database, lease, self._voices)
+            await erase.work(self._database, lease, self._voices)
         except ErasureLost:
             log.info("erasure: %s is carried out by another process", lease.erasure_id)
         return True
@@ -134,3 +135,28 @@ class ErasureLoop(LeaseLoop[FileToDelete]):
             await asyncio.to_thread(uploads.remove_unneeded, erased, waiting, time.time())
         except StorageError as error:
             log.warning("erasure: uploads: %s", error.message)
+
+
+class RetentionLoop(LeaseLoop[None]):
+    """Runs `retention.expire`. After each batch it pauses for a multiple of the batch's time: live calls come first."""
+
+    def __init__(self, database: Database, options: ErasureOptions, policy: VoicePolicy) -> None:
+        super().__init__(database, "retention")
+        self._options = options
+        self._policy = policy
+
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"expire": self._expire}
+
+    async def _expire(self) -> None:
+        options = self._options
+        sizes = (options.BATCH_CALLS, options.WINDOW_CALLS, options.PAUSE_SECONDS, options.PASS_SECONDS)
+        while not self._drained:
+            started = time.monotonic()
+            if expired := await consent.expire(self._database, self._policy):
+                log.info("voices of %d calls deleted: the consent has expired", expired)
+            calls = await retention.expire(self._database, self._policy, *sizes)
+            if calls:
+                log.info("retention: content of %d calls deleted", calls)
+            busy = time.monotonic() - started
+            await self._sleep(options.POLL_SECONDS if calls is None else options.PAUSES * busy)

@@ -4,7 +4,7 @@ PostgreSQL is the only queue. While a call is processed its lease is renewed; if
 and another Conductor resumes from the last recorded stage. Every write carries the lease's fencing number, so that
 a process that lost its job cannot write. Database outages are waited out and never count as a failure of a call.
 
-`claims.py` claims and renews, `running_jobs.py` counts, `job_runner.py` runs a job, `claim_end.py` ends a claim;
+`claims.py` claims and renews, `running_jobs.py` counts, `jobs.py` runs a job, `claim_end.py` ends a claim;
 `lease_loop.py` starts and drains.
 """
 
@@ -28,14 +28,10 @@ from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import producers
 from serve_app.conductor.claim_end import ClaimEnd
 from serve_app.conductor.claims import JobClaims
-from serve_app.conductor.fetch_job import FetchJob
-from serve_app.conductor.file_keys import FileKeys
-from serve_app.conductor.job_runner import JobRunner
-from serve_app.conductor.journal import JobJournal
+from serve_app.conductor.jobs import FetchJob, JobRunner, ModelQueue, ProcessJob
+from serve_app.conductor.journal import FileKeys, JobJournal
 from serve_app.conductor.lease_loop import LeaseLoop
-from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.options import ProcessingOptions
-from serve_app.conductor.process_job import ProcessJob
 from serve_app.conductor.running_jobs import RunningJobs
 from serve_app.operations.estimates import RtfxMeter
 from serve_app.operations.model_spending import ModelSpending

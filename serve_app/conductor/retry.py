@@ -5,24 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from db.secrets.encryption import SecretSealed
+from pipeline import errors
 from pipeline.domain.call import Job
-from pipeline.errors import (
-    CallError,
-    EngineUnavailable,
-    RecordingNotReady,
-    RecordingTruncated,
-    RecordingUnreachable,
-    StorageError,
-)
 from serve_app.conductor.options import ProcessingOptions
 
 WAITED_FOR = (
-    RecordingNotReady,
-    RecordingUnreachable,
-    RecordingTruncated,
-    StorageError,
+    errors.RecordingNotReady,
+    errors.RecordingUnreachable,
+    errors.RecordingTruncated,
+    errors.StorageError,
     SecretSealed,
-    EngineUnavailable,
+    errors.EngineUnavailable,
 )
 """A dependency is unavailable for all calls: only time helps. Other transient errors may be caused by this call."""
 
@@ -40,7 +33,7 @@ class RetryDecision:
     counts: bool = False
 
 
-def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions) -> RetryDecision:
+def decide(error: errors.CallError, job: Job, now: datetime, options: ProcessingOptions) -> RetryDecision:
     """Retry a transient error while the retry window (sender, storage) or attempts (engines) remain.
 
     `now` is by the database's clock, as the moments of `job` are.
@@ -73,7 +66,7 @@ def _window_ends(job: Job, options: ProcessingOptions) -> datetime:
     return job.tried_since + timedelta(seconds=options.retry_window_seconds)
 
 
-def _asked_for(error: CallError, options: ProcessingOptions) -> float:
+def _asked_for(error: errors.CallError, options: ProcessingOptions) -> float:
     """Return the pause that the server requested plus a little, up to a limit: never less than requested."""
     requested = float(error.facts.get("retry_after") or 0)
     return min(requested, options.MAX_RETRY_AFTER_SECONDS) * random.uniform(1.0, 1.0 + SPREAD)  # noqa: S311 (not for secrets)

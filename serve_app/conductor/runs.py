@@ -19,23 +19,15 @@ from db.experiments import run_calls, runs
 from db.experiments.run_calls import RunLease, RunOutcome
 from db.records import roster
 from db.workspace import questions
+from pipeline import errors
 from pipeline.domain.questions import Defined, Question, Scorecard
-from pipeline.errors import (
-    CallError,
-    CheckpointDamaged,
-    CheckpointMissing,
-    EngineUnavailable,
-    LeaseLost,
-    NotFetched,
-    RunNotReproducible,
-)
 from pipeline.observability.context import WorkContext, work_context
 from pipeline.process import process_fetched
 from pipeline.runtime.preemption import LowPriorityWorkers, PreemptionGate
 from pipeline.runtime.workers import Recognition, Workers
 from pipeline.steps.llm_requests import LlmScheduler
 from pipeline.steps.provenance import Producers, of_engines
-from serve_app.conductor.job_runner import InternalError
+from serve_app.conductor.jobs import InternalError
 from serve_app.conductor.journal import RunJournal
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.machine import is_dead, worker_name
@@ -98,7 +90,7 @@ class RunLoop(LeaseLoop[RunLease]):
         self._name = worker_name()
         self._prepared: dict[UUID, PreparedRun] = {}
         self._preparing = asyncio.Lock()
-        self._refused: dict[UUID, tuple[float, CallError | None]] = {}  # when, and why; None: worth a retry
+        self._refused: dict[UUID, tuple[float, errors.CallError | None]] = {}  # when, and why; None: worth a retry
         self._gate = PreemptionGate(self._others_work, options.BACKFILL_SHARE, engines.room)
         self._busy, self._busy_checked_at = False, -BUSY_SECONDS
         self._last_work_at = self._tidied_at = time.monotonic()
@@ -167,21 +159,21 @@ class RunLoop(LeaseLoop[RunLease]):
         try:
             outcome = await self._outcome(lease)
             await self._conclude(lambda: run_calls.complete(self._database, lease, outcome))
-        except LeaseLost:
+        except errors.LeaseLost:
             log.info("call %s of run %s: lost", lease.lease.call.call_id, lease.run_id)
-        except NotFetched:
+        except errors.NotFetched:
             await self._fail(
-                lease, RunNotReproducible("The stored recording is gone, so it cannot be processed again.")
+                lease, errors.RunNotReproducible("The stored recording is gone, so it cannot be processed again.")
             )
-        except CallError as error:
+        except errors.CallError as error:
             await self._fail(lease, error)
         except Exception as error:
             log.exception("call %s of run %s: unexpected failure", lease.lease.call.call_id, lease.run_id)
             await self._fail(lease, InternalError(f"Unexpected {type(error).__name__} while processing the call."))
 
-    async def _fail(self, lease: RunLease, error: CallError) -> None:
+    async def _fail(self, lease: RunLease, error: errors.CallError) -> None:
         log.warning("call %s of run %s: %s: %s", lease.lease.call.call_id, lease.run_id, error.code, error.message)
-        with contextlib.suppress(LeaseLost):
+        with contextlib.suppress(errors.LeaseLost):
             await self._conclude(lambda: run_calls.fail(self._database, lease, error))
 
     async def _outcome(self, lease: RunLease) -> RunOutcome:
@@ -212,7 +204,7 @@ class RunLoop(LeaseLoop[RunLease]):
                 raise refusal  # without starting an engine
             try:
                 self._prepared[lease.run_id] = prepared = await self._start(lease)
-            except CallError as error:
+            except errors.CallError as error:
                 self._refused = {lease.run_id: (time.monotonic(), None if error.retryable else error)}
                 raise
             return prepared
@@ -226,7 +218,7 @@ class RunLoop(LeaseLoop[RunLease]):
             options = options_of(stored or resolved(lease.settings, self._settings), self._settings)
         except (SettingRefused, ValueError) as error:
             log.warning("run %s: its settings cannot be used", lease.run_id, exc_info=True)
-            raise RunNotReproducible(
+            raise errors.RunNotReproducible(
                 f"The run's settings cannot be used here ({type(error).__name__}). Create a new run."
             ) from error
         workers = self._engines.workers(options)
@@ -238,7 +230,7 @@ class RunLoop(LeaseLoop[RunLease]):
             fixed = await self._wait_out(partial(self._fix, lease, current | {"questions": versions}))
             versions = fixed.pop("questions", versions)
             if fixed != current:
-                raise RunNotReproducible(_differs(fixed, current))
+                raise errors.RunNotReproducible(_differs(fixed, current))
             workspace_id = lease.lease.workspace_id
             defined = await self._wait_out(partial(questions.of_versions, self._database, workspace_id, versions))
         except BaseException:
@@ -261,7 +253,7 @@ class RunLoop(LeaseLoop[RunLease]):
         recognition = await workers.recognition()
         try:
             return recognition, await workers.diarizer()
-        except (EngineUnavailable, CheckpointMissing, CheckpointDamaged):
+        except (errors.EngineUnavailable, errors.CheckpointMissing, errors.CheckpointDamaged):
             return recognition, None
 
 

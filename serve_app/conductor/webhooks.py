@@ -13,9 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from db.core.database import Database
-from db.events import deliveries as event_views
-from db.events import outbox
-from db.events import upkeep as event_upkeep
+from db.events import endpoints, outbox, upkeep
 from db.events.outbox import Attempt, Delivery, DeliveryVerdict
 from db.secrets.encryption import Sealer, SecretSealed
 from db.workspace import access_chain, access_log, settings
@@ -88,15 +86,15 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         log, seal its past hours, and log a summary, every minute.
         """
         while not self._stopping:
-            for endpoint_id, reason in await event_upkeep.disable_lasting_failures(
+            for endpoint_id, reason in await upkeep.disable_lasting_failures(
                 self._database, self._options.DISABLE_AFTER_DAYS * DAY
             ):
                 log.error("events: endpoint %s is disabled: %s", endpoint_id, reason)
-            if requeued := await event_upkeep.requeue_stuck(self._database):
+            if requeued := await upkeep.requeue_stuck(self._database):
                 log.error("events: %d endpoints had stuck events; they were requeued", requeued)
-            swept = event_upkeep.SWEEP_ROWS
-            while swept == event_upkeep.SWEEP_ROWS:
-                swept = await event_upkeep.sweep(self._database, self._options.retention_days * DAY)
+            swept = upkeep.SWEEP_ROWS
+            while swept == upkeep.SWEEP_ROWS:
+                swept = await upkeep.sweep(self._database, self._options.retention_days * DAY)
             while await access_log.sweep(self._database):
                 pass
             while await access_chain.seal(self._database):
@@ -105,7 +103,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             await asyncio.sleep(UPKEEP_SECONDS)
 
     async def _report(self) -> None:
-        unsent, oldest = await event_views.backlog(self._database)
+        unsent, oldest = await endpoints.backlog(self._database)
         if self._done or unsent:
             counts = ", ".join(f"{count} {verdict.value}" for verdict, count in sorted(self._done.items()))
             log.info("events: %s; %d unsent, the oldest for %.0f s", counts or "none sent", unsent, oldest)

@@ -23,8 +23,6 @@ from serve_app.console import (
     sound,
     tasks,
     trends,
-    views,
-    webhooks,
 )
 from serve_app.console.guard import Guard
 from serve_app.console.site import STATIC, OpenPage, Page, Site
@@ -53,14 +51,14 @@ PAGES: dict[str, Page] = {
     "/people/teams/{id}": people.edit_team,
     "/people/members/{id}": people.edit_member,
     "/workspace": administration.workspace,
-    "/workspace/webhooks/{id}": webhooks.edit_webhook,
+    "/workspace/webhooks/{id}": administration.edit_webhook,
     "/sessions": sign_in.sessions,
 }
 FORMS: dict[str, Page] = {
     "/sign-out": sign_in.close_session,
     "/sessions/{id}/revoke": sign_in.revoke_session,
-    "/views": views.save_view,
-    "/views/{id}": views.change_view,
+    "/views": calls.save_view,
+    "/views/{id}": calls.change_view,
     "/calls/{id}/turn/{part:int}": editing.edit_turn,
     "/calls/{id}/delete": administration.delete_call,
     "/contacts/{id}/delete": administration.delete_contact,
@@ -76,8 +74,8 @@ FORMS: dict[str, Page] = {
     "/people/members/{id}": people.change_member,
     "/workspace/keys": administration.create_key,
     "/workspace/keys/{id}/revoke": administration.revoke_key,
-    "/workspace/webhooks": webhooks.create_webhook,
-    "/workspace/webhooks/{id}": webhooks.change_webhook,
+    "/workspace/webhooks": administration.create_webhook,
+    "/workspace/webhooks/{id}": administration.change_webhook,
     "/workspace/webhooks/{id}/replay": administration.replay_failed,
     "/workspace/webhooks/{id}/events/{event}/replay": administration.replay_one,
     "/workspace/voices/{id}": administration.judge_voice,

@@ -7,7 +7,7 @@ from uuid import UUID
 import numpy as np
 from starlette.responses import Response
 
-from db.queue.stage_times import StageDone, stages_done
+from db.queue.stage_results import StageDone, stages_done
 from db.records import views
 from db.records.views import CallRecord
 from db.records.waveforms import Peaks

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import groupby
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
 from starlette.responses import Response
@@ -12,12 +12,13 @@ from db.queue import backlog
 from db.records.correct import tag_of
 from db.search import call_list, saved_views
 from db.search.call_list import CallFilter, CallLine
+from db.search.saved_views import NameTaken, TooManyViews
 from db.search.semantic import OtherModel, closest_calls
 from db.workspace import directory
 from db.workspace.directory import DirectoryMember, Team
 from pipeline.domain.call import CallState
-from serve_app.console import labels, outcomes
-from serve_app.console.site import NotUnderstood, Visit
+from serve_app.console import labels, outcomes, sentences
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit, read_form
 from serve_app.operations.estimates import Estimate
 from serve_app.records.query_embedding import EmbedderNotReady, SwitchedOff
 
@@ -245,3 +246,49 @@ async def queue(visit: Visit) -> Response:
 async def drain_seconds(visit: Visit) -> float:
     """Estimate the seconds until the queue is empty, other workspaces included, since they share the engines."""
     return Estimate(await backlog.backlog(visit.database), visit.site.settings.scaling.assumed_rtfx).drain_time()
+
+
+async def save_view(visit: Visit) -> Response:
+    """Save filters as a view; a view with the same name is overwritten."""
+    form = await _form(visit)
+    fields = asked_for(dict(parse_qsl(form.get("query", ""))))
+    try:
+        filter_of(fields, visit.wording.zone)
+    except ValueError:
+        raise NotUnderstood from None
+    query = urlencode({name: value for name, value in fields.items() if value})
+    if not query:
+        raise NotUnderstood
+    try:
+        await saved_views.save(visit.database, visit.reader, form.get("name", ""), query)
+    except TooManyViews:
+        return visit.problem(sentences.TOO_MANY_VIEWS, 409)
+    except ValueError:
+        return visit.problem(sentences.VIEW_UNNAMED, 400)
+    return visit.go(f"/calls?{query}")
+
+
+async def change_view(visit: Visit) -> Response:
+    """Rename or delete a view."""
+    form = await _form(visit)
+    action, view_id = form.get("action"), visit.id()
+    try:
+        if action == "rename":
+            done = await saved_views.rename(visit.database, visit.reader, view_id, form.get("name", ""))
+        elif action == "delete":
+            done = await saved_views.remove(visit.database, visit.reader, view_id)
+        else:
+            raise NotUnderstood
+    except NameTaken:
+        return visit.problem(sentences.VIEW_NAME_TAKEN, 409)
+    except ValueError:
+        return visit.problem(sentences.VIEW_UNNAMED, 400)
+    if not done:
+        raise NotFound
+    return visit.go("/calls")
+
+
+async def _form(visit: Visit) -> dict[str, str]:
+    if not visit.viewer.may_edit:
+        raise NotAllowed
+    return await read_form(visit.request)

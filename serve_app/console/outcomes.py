@@ -4,7 +4,7 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
-from db.search.scores import ScoreWeek, score_weeks
+from db.search.trends import ScoreWeek, score_weeks
 from db.workspace import questions
 from db.workspace.questions import StoredQuestion
 from pipeline.domain.questions import Scorecard, outcomes_of

@@ -5,8 +5,7 @@ from typing import TypeVar
 
 from starlette.responses import Response
 
-from db.search.scores import ScoreWeek
-from db.search.trends import TeamWeek, team_weeks
+from db.search.trends import ScoreWeek, TeamWeek, team_weeks
 from db.workspace import directory
 from serve_app.console import labels, outcomes
 from serve_app.console.site import Visit

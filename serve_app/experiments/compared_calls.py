@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from db.core.database import Database, Reader
 from db.experiments import gold_sets
 from db.experiments.gold_sets import GoldSet
-from db.queue import stage_times
+from db.queue import stage_results
 from db.records import annotations
 from db.records.annotations import CallAnnotations
 from db.records.stored_transcripts import StoredTranscript, stored_transcripts
@@ -81,7 +81,7 @@ async def live_calls(
                 item.value.get("contact_id") for all_ in findings.values() for item in all_ if item.step == "contacts"
             ]
             people = {key: as_contact(item) for key, item in (await annotations.contacts_of(connection, ids)).items()}
-            worked = await stage_times.worked_of(connection, page)
+            worked = await stage_results.worked_of(connection, page)
         async for call_id, transcript in _parsed(stored, lambda call: call.machine()):
             work = engine_work(worked.get(call_id, ()), scaling)
             seconds = sum(item.seconds for item in work) if work else None

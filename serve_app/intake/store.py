@@ -4,14 +4,14 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from db.core.database import OUTAGES, Database
 from db.core.identity import SIGNING_PARAMETERS
-from db.intake.group_commit import MAX_WAITING, GroupCommitter
-from db.intake.submit import UNSEALED
+from db.intake.group_commit import MAX_WAITING, UNSEALED, GroupCommitter
 from db.queue import backlog as queue
 from db.secrets.encryption import KEYS_SETTING
 from db.secrets.recording_urls import UrlSealer
@@ -41,26 +41,20 @@ DECISIONS = {
 """Log texts for the decisions of `submit_calls`."""
 
 
+@dataclass(slots=True)
 class PostgresSubmissionStore:
     """A `SubmissionStore` in PostgreSQL. Connection errors are raised as `StateUnavailable`."""
 
-    def __init__(
-        self,
-        database: Database,
-        grouping: GroupCommitter,
-        signing_parameters: Sequence[str],
-        readiness: Readiness,
-    ) -> None:
-        self._full: frozenset[UUID] = frozenset()
-        self._readiness = readiness
-        self._database = database
-        self._grouping = grouping
-        self._signing = signing_parameters
+    database: Database
+    grouping: GroupCommitter
+    signing_parameters: Sequence[str]
+    readiness: Readiness
+    _full: frozenset[UUID] = frozenset()
 
     async def find_key(self, secret: str) -> Sender | None:
         try:
-            sender = await keys.find(self._database, secret)
-            if sender is None and (why := await keys.refusal(self._database, secret)):
+            sender = await keys.find(self.database, secret)
+            if sender is None and (why := await keys.refusal(self.database, secret)):
                 log.warning("refused with 401: %s", why)
             return sender
         except UNAVAILABLE as error:
@@ -72,8 +66,8 @@ class PostgresSubmissionStore:
     ) -> StoredSubmission:
         begun = time.perf_counter()
         try:
-            done = await self._grouping.submit(
-                sender, submission, body, self._signing, request_id, current_context().trace
+            done = await self.grouping.submit(
+                sender, submission, body, self.signing_parameters, request_id, current_context().trace
             )
         except UNAVAILABLE as error:
             log.warning("PostgreSQL failed to record a call: %s (request %s)", type(error).__name__, request_id)
@@ -95,13 +89,13 @@ class PostgresSubmissionStore:
         return workspace_id in self._full
 
     async def parts(self) -> Parts:
-        return await self._readiness.parts()
+        return await self.readiness.parts()
 
     async def count_backlogs(self, limit: int) -> None:
         """Count the backlog periodically until canceled. While PostgreSQL is unreachable, the last count applies."""
         while True:
             try:
-                self._full = await queue.full_workspaces(self._database, limit)
+                self._full = await queue.full_workspaces(self.database, limit)
             except UNAVAILABLE as error:
                 log.warning("PostgreSQL failed to count the backlog: %s", type(error).__name__)
             except Exception:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from db.core.database import OUTAGES, Database
-from db.events import deliveries
+from db.events import endpoints
 from db.queue import backlog as queue
 from db.records import file_deletions
 from db.server import readiness
@@ -66,7 +66,7 @@ class DatabaseMetrics:
         try:
             backlog = await queue.backlog(self._database)
             ages = await queue.ages(self._database)
-            unsent, lag = await deliveries.backlog(self._database)
+            unsent, lag = await endpoints.backlog(self._database)
             files = await file_deletions.waiting(self._database)
             has_room, backup_age = await readiness.has_room(self._database), await readiness.backup_age(self._database)
         except BaseException:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from db.queue.backlog import Backlog, Group, Lane, MeasuredRtfx, ReplicaState
-from db.queue.stage_times import StageDone
+from db.queue.stage_results import StageDone
 from pipeline.domain.stage import Stage
 from pipeline.observability.work_clock import SharedClock
 from serve_app.operations.options import ScalingOptions

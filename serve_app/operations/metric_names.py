@@ -3,7 +3,8 @@
 Names are stable, like fields of the API. Units are in the names, seconds by default.
 """
 
-from pipeline.observability.metrics import BATCH_FILL, Counter, Gauge, Histogram, Metric
+from pipeline.observability import metrics
+from pipeline.observability.metrics import Counter, Gauge, Histogram, Metric
 
 DEPLOYMENTS = "`Conductor` (the whole call), `Transcriber`, `Diarizer`"
 CODES = "a code of [errors](errors.md)"
@@ -158,32 +159,4 @@ POSTGRES_WAITING = Gauge(
     {"deployment": "as above"},
 )
 
-EVERY: tuple[Metric, ...] = (
-    SUBMISSIONS,
-    JOBS_ENDED,
-    JOB_FAILURES,
-    JOB_RETRIES,
-    AUDIO_DONE,
-    TURNAROUND,
-    MODEL_TOKENS,
-    MODEL_NOT_ASKED,
-    BATCH_FILL,
-    JOBS,
-    QUEUE_AGE,
-    QUEUE_AUDIO,
-    QUEUE_DRAIN,
-    RTFX,
-    COST,
-    REPLICAS,
-    WEBHOOK_ATTEMPTS,
-    WEBHOOK_DELIVERY,
-    WEBHOOK_UNSENT,
-    WEBHOOK_LAG,
-    FILES_TO_DELETE,
-    DISK_FREE,
-    DATABASE_ROOM,
-    BACKUP_AGE,
-    DATABASE_UP,
-    POSTGRES_CONNECTIONS,
-    POSTGRES_WAITING,
-)
+EVERY = (metrics.BATCH_FILL, *(metric for metric in tuple(globals().values()) if isinstance(metric, Metric)))

@@ -1,6 +1,6 @@
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -16,27 +16,26 @@ UNITS = {"requests": "requests", "tokens": "tokens", "cost": "in cost"}
 log = logging.getLogger("ray.serve")
 
 
+@dataclass(slots=True)
 class ModelSpending:
     """Spending of the workspaces in a process, counted in PostgreSQL for all processes together."""
 
-    def __init__(self, database: Database, prices: tuple[float, float], wait_out: WaitOut) -> None:
-        """`prices`: of a million tokens of prompts and of answers. `wait_out` repeats a step after an outage."""
-        self._database = database
-        self._prices = prices
-        self._wait_out = wait_out
-        self._logged: dict[UUID, date] = {}  # the day for which a reached limit was logged, by workspace
+    database: Database
+    prices: tuple[float, float]  # of a million tokens of prompts and of answers
+    wait_out: WaitOut  # repeats a step after an outage
+    _logged: dict[UUID, date] = field(default_factory=dict)  # the day for which a reached limit was logged
 
     def of(self, workspace_id: UUID) -> "WorkspaceSpending":
         return WorkspaceSpending(self, workspace_id)
 
     def tokens(self, prompt: int, completion: int) -> ModelTokens:
-        of_prompt, of_completion = self._prices
+        of_prompt, of_completion = self.prices
         return ModelTokens(prompt, completion, (prompt * of_prompt + completion * of_completion) / 1e6)
 
     async def reserve(self, workspace_id: UUID, expected: ModelTokens) -> "CountedRequest":
         """Count a request by its expected cost. Raises `BudgetReached`."""
         try:
-            day = await self._wait_out(lambda: llm_usage.reserve(self._database, workspace_id, expected))
+            day = await self.wait_out(lambda: llm_usage.reserve(self.database, workspace_id, expected))
         except ModelBudgetReached as reached:
             MODEL_NOT_ASKED.inc(reason=reached.limit)
             self._log_limit(workspace_id, reached)
@@ -50,8 +49,8 @@ class ModelSpending:
         """Replace the expected cost by the actual one."""
         MODEL_TOKENS.inc(used.prompt, kind="prompt")
         MODEL_TOKENS.inc(used.completion, kind="completion")
-        counted = (self._database, reserved.workspace_id, reserved.day, reserved.expected, used, estimated)
-        await self._wait_out(lambda: llm_usage.settle(*counted))
+        counted = (self.database, reserved.workspace_id, reserved.day, reserved.expected, used, estimated)
+        await self.wait_out(lambda: llm_usage.settle(*counted))
 
     def _log_limit(self, workspace_id: UUID, reached: ModelBudgetReached) -> None:
         """Log once a day per workspace: the record of each call has it."""

@@ -10,8 +10,16 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from pipeline.domain.phrases import MAX_GAPS, fault_of, has_lone_star
-from pipeline.domain.questions import Defined, Question, Scorecard, ScorecardItem, faults_of
+from pipeline.domain.questions import (
+    MAX_GAPS,
+    Defined,
+    Question,
+    Scorecard,
+    ScorecardItem,
+    fault_of,
+    faults_of,
+    has_lone_star,
+)
 from serve_app.http.json_body import Body
 
 MAX_PHRASES = 100  # of a question, including choices and `unless`

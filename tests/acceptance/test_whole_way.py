@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from db.core.database import EVERY_WORKSPACE, Reader
-from db.queue.stage_times import stages_done
+from db.queue.stage_results import stages_done
 from serve_app.app import HEAP
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample

@@ -182,7 +182,7 @@ async def test_a_stream_that_is_resumed_after_the_clock_was_set_back_misses_noth
 
 OF_THIS_MACHINE = {
     "pipeline/backfill/output.py": "who writes into a folder; silence of another machine's owner ends after a minute",
-    "pipeline/backfill/rows.py": "shown with a row",
+    "pipeline/backfill/actors.py": "shown with a row",
     "pipeline/fetch/handed_in.py": "the age of files on the same disk, in days",
     "pipeline/fetch/storage.py": "the age of a file that is deleted; one that is missed is fetched again",
     "pipeline/fetch/uploads.py": "the age of uploads, in minutes and days",
@@ -206,7 +206,7 @@ OF_THIS_MACHINE = {
     "serve_app/records/person_archive.py": "shown",
     "serve_app/service/log_stream.py": "the time of a line that has none",
     "serve_app/service/service.py": "the age of a process on this machine",
-    "serve_app/service/standby.py": "the age of a process on this machine",
+    "serve_app/service/supervisor.py": "the age of a process on this machine",
     "serve_app/service/standby_app.py": "the age of a process on this machine",
 }
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from db.core.database import EVERY_WORKSPACE
 from db.core.tables import metadata
-from db.events import deliveries, endpoints
+from db.events import endpoints
 from db.queue import jobs, stage_results
 from db.records import erase, file_deletions
 from db.records.erase import CallNotFound, Erased
@@ -427,9 +427,9 @@ async def test_receivers_get_ids_only(world: World) -> None:
     assert event["data"] == {name: str(value) for name, value in ids.items()}
     (delivery,) = await world.rows("SELECT *, not_before > now() AS later FROM webhook_deliveries")
     assert (delivery["endpoint_id"], delivery["state"], delivery["later"]) == (endpoint.endpoint_id, "waiting", True)
-    (listed,) = await deliveries.list_deliveries(world.database, world.workspace_id, call_id=call_id)
+    (listed,) = await endpoints.list_deliveries(world.database, world.workspace_id, call_id=call_id)
     assert (listed.type, listed.call_id) == ("call.deleted", call_id)
-    assert await deliveries.list_deliveries(world.database, world.workspace_id, call_id=uuid4()) == []
+    assert await endpoints.list_deliveries(world.database, world.workspace_id, call_id=uuid4()) == []
 
 
 async def test_the_api_deletes_calls(api: Api) -> None:
@@ -522,7 +522,7 @@ async def test_the_command_prints_counts(world: World, postgres_url: str, monkey
 
 
 async def test_a_canceled_fetch_leaves_no_file(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serve_app.conductor.fetch_job.LATE_SECONDS", 0.0)
+    monkeypatch.setattr("serve_app.conductor.jobs.LATE_SECONDS", 0.0)
     folder = handed_in.make_private(tmp_path / "handed-in")
     source = tmp_path / "call.wav"
     source.write_bytes(b"RIFF" + b"\0" * 5000)

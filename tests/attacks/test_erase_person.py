@@ -18,7 +18,7 @@ from db.core.rows import columns as plain
 from db.core.tables import metadata
 from db.events import endpoints
 from db.experiments import runs
-from db.records import erase, erasing, erasures, ledger
+from db.records import erase, erasures, ledger
 from db.records.complete import complete
 from db.records.erasures import ErasureKind, ErasureLost, Target
 from db.search import saved_views
@@ -317,9 +317,9 @@ async def test_another_process_takes_over_and_the_first_one_stops(world: World) 
     second = await erasures.claim(world.database)
     assert second is not None and second.run == lease.run + 1
     with pytest.raises(ErasureLost):
-        await erasing.work(world.database, lease, Voices())
+        await erase.work(world.database, lease, Voices())
     assert len(await call_ids(world)) == 4
-    await erasing.work(world.database, second, Voices())
+    await erase.work(world.database, second, Voices())
     with pytest.raises(ErasureLost):
         await erasures.renew(world.database, second)
     assert await call_ids(world) == set() and erasure.state == "running"
@@ -343,7 +343,8 @@ KILLED = """
 import asyncio, importlib, sys
 from uuid import UUID
 from db.core.database import Database
-from db.records import erasing, erasures
+from db.records import erasures
+from db.records import erase
 from pipeline.speakers.profile import Voices
 
 async def main():
@@ -362,7 +363,7 @@ async def main():
     setattr(module, name, block)
     async with await Database.open(url) as database:
         lease = await erasures.claim(database, UUID(erasure_id))
-        await erasing.work(database, lease, Voices())
+        await erase.work(database, lease, Voices())
 
 asyncio.run(main())
 """
@@ -370,7 +371,7 @@ STEPS = {
     "before the first call": ("db.records.erase", "erase_call", 1),
     "inside the first call": ("db.records.erasures", "count", 2),
     "between two calls": ("db.records.erase", "erase_call", 3),
-    "after the calls": ("db.records.erasing", "_end", 1),
+    "after the calls": ("db.records.erase", "_end", 1),
     "inside the end": ("db.records.erasures", "finish", 1),
     "before the commit": ("db.records.ledger", "append", 5),
 }

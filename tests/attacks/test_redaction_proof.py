@@ -26,7 +26,7 @@ from db.core.database import Database, Reader
 from db.events import endpoints
 from db.experiments import promotion
 from db.queue import retries
-from db.records import correct, late_redaction, retention, views
+from db.records import correct, redactions, retention, views
 from db.records.corrections import Editor
 from db.records.views import CallRecord
 from db.search import saved_views
@@ -302,14 +302,14 @@ async def test_a_later_policy_replaces_what_was_stored(installation: Installatio
         files = {row["uri"] for row in await world.rows("SELECT uri FROM recordings")}
         await installation.policy(RedactionMode.MASK)
         await installation.policy(RedactionMode.REDACTED_ONLY)
-        filter_ = late_redaction.LateFilter()
-        assert await late_redaction.count_due(world.database, world.workspace_id, filter_) == 2
-        queued = await late_redaction.queue_due(world.database, world.workspace_id, filter_)
-        assert await late_redaction.queue_due(world.database, world.workspace_id, filter_, queued[-1]) == []
+        filter_ = redactions.LateFilter()
+        assert await redactions.count_due(world.database, world.workspace_id, filter_) == 2
+        queued = await redactions.queue_due(world.database, world.workspace_id, filter_)
+        assert await redactions.queue_due(world.database, world.workspace_id, filter_, queued[-1]) == []
         assert conductor.alive
 
         async def is_done() -> bool:
-            return await late_redaction.count_due(world.database, world.workspace_id, filter_) == 0
+            return await redactions.count_due(world.database, world.workspace_id, filter_) == 0
 
         await until(is_done)
     assert installation.workers.transcribed == transcribed, "nothing is recognized again"
@@ -321,7 +321,7 @@ async def test_a_later_policy_replaces_what_was_stored(installation: Installatio
     assert files <= queued_files
     await installation.policy(RedactionMode.MASK, last_digits=4)
     async with installation.conducting():  # a looser policy
-        assert await late_redaction.queue_due(world.database, world.workspace_id, filter_) == queued
+        assert await redactions.queue_due(world.database, world.workspace_id, filter_) == queued
         await until(is_done)
     assert installation.workers.transcribed == transcribed, "masked words are never recognized again"
     assert "[card]" in installation.shown(calls[0])
@@ -365,7 +365,7 @@ async def test_a_call_that_cannot_be_checked_is_held_back_and_leaves_nothing(
 async def test_a_stored_call_that_cannot_be_checked_is_held_back_until_it_can(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, api, filter_ = installation.world, installation.api, late_redaction.LateFilter()
+    world, api, filter_ = installation.world, installation.api, redactions.LateFilter()
     url, home = world.database.url, world.workspace_id
     await endpoints.add(world.database, home, "https://crm.example/", "sealed", include=["record", "transcript"])
     async with installation.conducting():
@@ -375,7 +375,7 @@ async def test_a_stored_call_that_cannot_be_checked_is_held_back_until_it_can(
         await installation.policy(RedactionMode.MASK)
         with monkeypatch.context() as patch:
             patch.setattr(redact, "find_entities", _fails)
-            assert len(await late_redaction.queue_due(world.database, home, filter_)) == 1
+            assert len(await redactions.queue_due(world.database, home, filter_)) == 1
             await until(lambda: _has_state(world, call_id, "failed"))
             record = await shown(world, call_id)
             assert (record.call.failure.code, record.transcript, record.recordings) == ("could_not_redact", None, ())
@@ -384,7 +384,7 @@ async def test_a_stored_call_that_cannot_be_checked_is_held_back_until_it_can(
             _, key = await keys.create(world.database, home, None, ["read", "unredacted"], "auditor")
             assert api.get(f"/calls/{call_id}/audio", key, unredacted=True).status_code == 404
             assert [job.code for job in await retries.failed(world.database, home)] == ["could_not_redact"]
-            assert await late_redaction.count_due(world.database, home, filter_) == 1, "a repeated pass includes it"
+            assert await redactions.count_due(world.database, home, filter_) == 1, "a repeated pass includes it"
         (job,) = await retries.failed(world.database, home)
         assert await retries.retry(world.database, job.job_id, home) is not None
         record = await completed_again(world, call_id)
@@ -393,7 +393,7 @@ async def test_a_stored_call_that_cannot_be_checked_is_held_back_until_it_can(
     assert installation.workers.transcribed == transcribed, "nothing is recognized again"
     assert leftovers(url, PLANTED) == [] and installation.found_in_files(PLANTED) == []
     assert api.get(f"/calls/{call_id}/audio").content != (FOLDER / STEREO / "call.flac").read_bytes()
-    assert await late_redaction.count_due(world.database, home, filter_) == 0
+    assert await redactions.count_due(world.database, home, filter_) == 0
 
 
 def _fails(*_: Any) -> Any:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from db.core.database import Reader
 from db.events import endpoints, upkeep
 from db.experiments import runs
-from db.records import erasing as erasing_targets
+from db.records import erase as erasing_targets
 from db.records import erasures, file_deletions, ledger, retention, views
 from db.records.erase import CallHeld
 from db.records.erasures import ErasureKind, Target
@@ -27,9 +27,9 @@ from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from pipeline.speakers.profile import Voices
 from serve_app.cli import app
+from serve_app.conductor.erasure import RetentionLoop
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.options import ErasureOptions, ProcessingOptions
-from serve_app.conductor.retention import RetentionLoop
 from tests.attacks import test_erase as erasing
 from tests.attacks.test_erase import MARKER, erased, places_of, plant, stored
 from tests.finished import START, finished

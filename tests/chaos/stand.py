@@ -25,7 +25,7 @@ from psycopg.rows import dict_row
 
 from db.server import embedded
 from serve_app.service.ports import free_port
-from serve_app.service.standby import StandbyProcess
+from serve_app.service.supervisor import StandbyProcess
 from serve_app.settings import Settings
 from tests import fixture_checkpoints
 from tests.chaos.wire import Wire

@@ -12,10 +12,9 @@ from pipeline.analysis.llm.client import NoAnswer
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.prompt import Message, PromptPart, enclosed, instructions_of
 from pipeline.analysis.llm.reading import CONFIDENCE
-from pipeline.analysis.questions.phrases import tokens
+from pipeline.analysis.questions.phrases import mean_confidence, numbers, tokens
 from pipeline.analysis.questions.scope import AskedTurns, asked_turns
 from pipeline.analysis.questions.step import NO_MODEL, plain, spoken_answer
-from pipeline.analysis.questions.values import mean_confidence, numbers
 from pipeline.analysis.rules import dates
 from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.answers import QuestionAnswer

@@ -11,12 +11,15 @@ from pipeline.analysis.questions.phrases import (
     COMPARISONS_OF_A_QUOTE,
     PhraseMatch,
     Span,
+    SpokenValue,
     TooManyComparisons,
     ignored,
+    mean_confidence,
+    sentence_of,
+    value_of,
     words_of,
 )
 from pipeline.analysis.questions.scope import AskedTurns, NotEvaluated, asked_turns, excluded, is_of_these_calls
-from pipeline.analysis.questions.values import SpokenValue, mean_confidence, sentence_of, value_of
 from pipeline.analysis.talk import SpokenTurn, read
 from pipeline.domain.answers import AnswerState, QuestionAnswer, TrackerMatch, TrackerResult
 from pipeline.domain.insight import Evidence, Finding, Material

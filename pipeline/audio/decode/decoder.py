@@ -15,6 +15,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from pipeline import errors
 from pipeline.audio.decode import channel_selection, sound
 from pipeline.audio.decode.container import HEADERLESS
 from pipeline.audio.decode.options import DecodeOptions
@@ -24,15 +25,6 @@ from pipeline.audio.decode.start_time import StartTime
 from pipeline.domain import sniff
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
 from pipeline.domain.vocabulary import CallWarning
-from pipeline.errors import (
-    DecoderFailed,
-    NotAudio,
-    RecordingEmpty,
-    RecordingError,
-    RecordingTooLarge,
-    RecordingTooLong,
-    StorageError,
-)
 from pipeline.record_texts import warning_text
 from pipeline.sealed_files import open_stored
 
@@ -90,10 +82,10 @@ def decode_file(
         file.seek(0)
         head = file.read(sniff.HEAD_BYTES)
         if not head:
-            raise RecordingEmpty("The recording has zero bytes.")
+            raise errors.RecordingEmpty("The recording has zero bytes.")
         file_type = sniff.detect_type(head)
         if file_type:
-            raise NotAudio(f"The recording is {file_type}, not audio.")
+            raise errors.NotAudio(f"The recording is {file_type}, not audio.")
         return _decode(file, options, (media_type or "").partition(";")[0].strip().lower(), folder)
 
 
@@ -116,10 +108,10 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> None:
         while data := source.read(SPOOL_BYTES):
             target.write(data)
         target.flush()
-    except StorageError:
+    except errors.StorageError:
         raise
     except Exception as error:  # each object store has its own exceptions
-        raise StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
+        raise errors.StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
 
 
 @dataclass(slots=True)
@@ -176,7 +168,7 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
             facts = _collect(messages, tracks, options)
         sources = tracks.finish(facts.gaps)
         if not sources:
-            raise NotAudio(SENTENCES[RefusalReason.NOTHING])
+            raise errors.NotAudio(SENTENCES[RefusalReason.NOTHING])
         audio, choice = channel_selection.choose(sources)
         if isinstance(audio, channel_selection.SelectedChannels):
             audio.drop_unused()
@@ -208,7 +200,7 @@ def _collect(messages: Iterator[runner.Message], tracks: _Tracks, options: Decod
                 raise _refused(*wire.refused(bytes(data)), options)
         raise Malformed("no end")
     except Malformed:
-        raise DecoderFailed("The recording makes the decoder fail.") from None
+        raise errors.DecoderFailed("The recording makes the decoder fail.") from None
 
 
 SENTENCES: dict[RefusalReason, str] = {
@@ -221,20 +213,22 @@ SENTENCES: dict[RefusalReason, str] = {
 }
 
 
-def _refused(why: RefusalReason, number: float, options: DecodeOptions) -> RecordingError | StorageError:
+def _refused(why: RefusalReason, number: float, options: DecodeOptions) -> errors.RecordingError | errors.StorageError:
     if why is RefusalReason.TOO_LONG:
         message = f"The recording is longer than the limit of {options.max_seconds:g} s."
-        return RecordingTooLong(message).with_facts(limit=options.max_seconds)
+        return errors.RecordingTooLong(message).with_facts(limit=options.max_seconds)
     if why is RefusalReason.SAMPLES:
         message = f"The recording has more samples (channels x rate x seconds) than the limit of {options.max_samples}."
-        return RecordingTooLarge(message).with_facts(limit=options.max_samples)
+        return errors.RecordingTooLarge(message).with_facts(limit=options.max_samples)
     if why is RefusalReason.MEMORY:
-        return DecoderFailed("Decoding the recording takes far more memory than a recording of speech needs.")
+        return errors.DecoderFailed("Decoding the recording takes far more memory than a recording of speech needs.")
     if why is RefusalReason.STORAGE:
-        return StorageError("A stored recording cannot be read.")
+        return errors.StorageError("A stored recording cannot be read.")
     if why is RefusalReason.RATE:
-        return NotAudio(f"The recording declares {number:.0f} samples per second, which no recording of speech has.")
-    return (RecordingEmpty if why is RefusalReason.EMPTY else NotAudio)(SENTENCES[why])
+        return errors.NotAudio(
+            f"The recording declares {number:.0f} samples per second, which no recording of speech has."
+        )
+    return (errors.RecordingEmpty if why is RefusalReason.EMPTY else errors.NotAudio)(SENTENCES[why])
 
 
 def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:

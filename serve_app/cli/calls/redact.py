@@ -17,10 +17,10 @@ from serve_app.cli.ui.resource import Result
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.records import late_redaction
-    from db.records.late_redaction import LateFilter
+    from db.records import redactions
+    from db.records.redactions import LateFilter
 else:
-    (late_redaction,) = lazy("db.records.late_redaction")
+    (redactions,) = lazy("db.records.redactions")
 
 POLL_SECONDS = 0.5
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls, and change nothing.")]
@@ -72,7 +72,7 @@ def redact(
 
     async def run(database: "Database") -> Result:
         home = (await lookup.workspace(database, workspace)).workspace_id
-        filter_ = late_redaction.LateFilter(
+        filter_ = redactions.LateFilter(
             await moment_of(database, since), await lookup.team_id(database, home, team), tuple(call or ()), policy
         )
         return await _redact(database, home, filter_, dry_run)
@@ -81,14 +81,14 @@ def redact(
 
 
 async def _redact(database: "Database", home: UUID, filter_: "LateFilter", dry_run: bool) -> Result:
-    if not await late_redaction.policies(database, home, filter_.policy):
+    if not await redactions.policies(database, home, filter_.policy):
         advice = "`switchboard redaction set mask --preset pci` sets one; --preset names one for these calls."
         raise CommandError("No policy of redaction applies to the workspace.", advice, USAGE)
-    due = await late_redaction.count_due(database, home, filter_)
+    due = await redactions.count_due(database, home, filter_)
     if dry_run:
         return Result({"due": due}, f"{counted(due, 'call')} would be redacted. Nothing was changed.")
     failed = await _wait(database, home, await _queue(database, home, filter_), due)
-    remaining = await late_redaction.count_due(database, home, filter_)
+    remaining = await redactions.count_due(database, home, filter_)
     data = {"due": due, "redacted": due - remaining, "remaining": remaining, "failed": failed}
     lines = f"Redacted {counted(due - remaining, 'call')}; {remaining} remain."
     return Result(data, lines, failed=bool(remaining))
@@ -96,7 +96,7 @@ async def _redact(database: "Database", home: UUID, filter_: "LateFilter", dry_r
 
 async def _queue(database: "Database", home: UUID, filter_: "LateFilter") -> list[int]:
     queued: list[int] = []
-    while batch := await late_redaction.queue_due(database, home, filter_, queued[-1] if queued else 0):
+    while batch := await redactions.queue_due(database, home, filter_, queued[-1] if queued else 0):
         queued += batch
     return queued
 
@@ -105,7 +105,7 @@ async def _wait(database: "Database", home: UUID, queued: list[int], due: int) -
     with progress_bar(disable=not err().is_terminal) as bar:
         task = bar.add_task("Redacting", total=due)
         while True:
-            progress = await late_redaction.progress(database, home, queued)
+            progress = await redactions.progress(database, home, queued)
             bar.update(task, completed=len(queued) - progress.waiting)
             if not progress.waiting:
                 return progress.failed

@@ -187,12 +187,12 @@ def _isolation(url: str) -> Check:
     """Check that row-level security is in effect: a forgotten WHERE must not return other workspaces."""
     import psycopg
 
-    from db.core import isolation
+    from db.core import database
 
     with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
-        connection.execute(isolation.STEP_DOWN)
-        row = connection.execute(isolation.IS_ISOLATED).fetchone()
-    trouble = isolation.isolation_problem(*row) if row else None
+        connection.execute(database.STEP_DOWN)
+        row = connection.execute(database.IS_ISOLATED).fetchone()
+    trouble = database.isolation_problem(*row) if row else None
     if trouble is None:
         return good("isolation", "PostgreSQL separates workspaces")
     return bad("isolation", *trouble.split(". ", 1))

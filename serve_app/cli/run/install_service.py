@@ -11,61 +11,7 @@ from serve_app.cli.ui.output import out
 
 NAME = "switchboard"
 UNITS = Path("/etc/systemd/system")
-SERVICE = """\
-[Unit]
-Description=Switchboard: telephone calls become text, speakers, tone and tasks
-Wants=network-online.target
-After=network-online.target postgresql.service
-
-[Service]
-User={user}
-EnvironmentFile=-{settings}
-# Compiled code: the program's folder is not the user's, and each of 40 processes would compile everything again.
-CacheDirectory={name}
-CacheDirectoryMode=0700
-Environment=PYTHONPYCACHEPREFIX=%C/{name}
-ExecStart={program} up
-# SIGTERM drains: running calls end or are put back. Only the supervisor is signaled; it ends all other processes.
-KillMode=mixed
-TimeoutStopSec={stop_seconds}
-Restart=always
-RestartSec=5
-LimitNOFILE=65536
-UMask=0077
-NoNewPrivileges=true
-PrivateTmp=false
-ProtectSystem=full
-
-[Install]
-WantedBy=multi-user.target
-"""
-BACKUP = """\
-[Unit]
-Description=Backup of Switchboard
-After=switchboard.service
-
-[Service]
-Type=oneshot
-User={user}
-EnvironmentFile=-{settings}
-CacheDirectory={name}
-CacheDirectoryMode=0700
-Environment=PYTHONPYCACHEPREFIX=%C/{name}
-ExecStart={program} backup create {backups}
-ExecStart={program} backup prune {backups} --older-than 30d --keep 7
-"""
-TIMER = """\
-[Unit]
-Description=Nightly backup of Switchboard
-
-[Timer]
-OnCalendar=*-*-* 02:30
-RandomizedDelaySec=15min
-Persistent=true
-
-[Install]
-WantedBy=timers.target
-"""
+TEMPLATES = Path(__file__).parents[2] / "deploy" / "systemd"
 
 
 def install_service(
@@ -85,21 +31,17 @@ def install_service(
       sudo .venv/bin/switchboard install-service --user switchboard --backups /backups
     """
     _refuse(user, settings, folder)
-    program = Path(sys.executable).with_name(NAME)
     values = {
-        "name": NAME,
         "user": user,
         "settings": settings.absolute(),
-        "program": program,
+        "program": Path(sys.executable).with_name(NAME),
         "backups": backups and backups.absolute(),
+        "stop_seconds": _stop_seconds(),
     }
-    values["stop_seconds"] = _stop_seconds()
-    units = {f"{NAME}.service": SERVICE}
-    if backups:
-        units |= {f"{NAME}-backup.service": BACKUP, f"{NAME}-backup.timer": TIMER}
-    for name, text in units.items():
+    units = (f"{NAME}.service", *((f"{NAME}-backup.service", f"{NAME}-backup.timer") if backups else ()))
+    for name in units:
         draft = folder / f".{name}"
-        draft.write_text(text.format(**values), encoding="utf-8")
+        draft.write_text((TEMPLATES / name).read_text(encoding="utf-8").format(**values), encoding="utf-8")
         draft.replace(folder / name)
         out().print(f"Wrote {folder / name}", markup=False, soft_wrap=True)
     enabled = " ".join(name for name in units if name != f"{NAME}-backup.service")

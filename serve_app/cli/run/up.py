@@ -52,8 +52,7 @@ def up(
     from serve_app.service.log_stream import LogStream
     from serve_app.service.run_folder import discard_own_folder, own_folder
     from serve_app.service.service import Service
-    from serve_app.service.standby import StandbyProcess
-    from serve_app.service.supervisor import Supervisor
+    from serve_app.service.supervisor import StandbyProcess, Supervisor
     from serve_app.settings import Settings
 
     settings = Settings()

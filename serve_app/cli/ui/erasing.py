@@ -10,12 +10,12 @@ from serve_app.cli.ui.output import err, progress_bar
 if TYPE_CHECKING:
     from db.core import database as core
     from db.core.database import Database
-    from db.records import erasing, erasures
+    from db.records import erase, erasures
     from db.records.erasures import Erasure, Target
     from serve_app import settings
 else:
-    core, erasing, erasures, settings = lazy(
-        "db.core.database", "db.records.erasing", "db.records.erasures", "serve_app.settings"
+    core, erase, erasures, settings = lazy(
+        "db.core.database", "db.records.erase", "db.records.erasures", "serve_app.settings"
     )
 
 POLL_SECONDS = 0.5
@@ -51,5 +51,5 @@ async def _drive(database: "Database", erasure_id: UUID) -> None:
         lease = await erasures.claim(database, erasure_id)
         if lease is not None:
             with contextlib.suppress(erasures.ErasureLost):
-                return await erasing.work(database, lease, settings.Settings().voices())
+                return await erase.work(database, lease, settings.Settings().voices())
         await asyncio.sleep(POLL_SECONDS)

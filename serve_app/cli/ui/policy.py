@@ -6,27 +6,18 @@ from typing import Annotated, Any
 import typer
 
 from db.workspace.redaction_policies import named
-from pipeline.domain.redaction import (
-    MAX_GUARD_SECONDS,
-    MAX_LAST_DIGITS,
-    EntityKind,
-    NamedPolicy,
-    Pattern,
-    RedactionMode,
-    RedactionPolicy,
-    RedactionPreset,
-)
+from pipeline.domain import redaction
 from serve_app.cli.ui.errors import USAGE, CommandError
 
-_DEFAULTS = RedactionPolicy()
+_DEFAULTS = redaction.RedactionPolicy()
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
     """What the options choose; without a preset, kind or pattern they choose nothing."""
 
-    presets: tuple[RedactionPreset, ...]
-    kinds: tuple[EntityKind, ...]
+    presets: tuple[redaction.RedactionPreset, ...]
+    kinds: tuple[redaction.EntityKind, ...]
     options: dict[str, Any]
 
     def __bool__(self) -> bool:
@@ -38,31 +29,31 @@ class PolicyChoice:
             hint = "Name what is hidden by --preset, --kind or --pattern."
             raise CommandError("The options of a policy need something to hide.", hint, USAGE)
 
-    def policy(self, mode: RedactionMode) -> NamedPolicy:
+    def policy(self, mode: redaction.RedactionMode) -> redaction.NamedPolicy:
         """Return the policy in a mode. Raises `PolicyRefused`."""
         return named(mode, self.presets, self.kinds, **self.options)
 
 
-def _pattern(text: str) -> Pattern:
+def _pattern(text: str) -> redaction.Pattern:
     name, separator, shape = text.partition("=")
     if not separator:
         raise CommandError(f"{text!r} is not a pattern.", "Write NAME=SHAPE, such as order=AB-999999.", USAGE)
-    return Pattern(name.strip(), shape.strip())
+    return redaction.Pattern(name.strip(), shape.strip())
 
 
 def _choice(
-    preset: Annotated[list[RedactionPreset] | None, typer.Option(help="What is hidden; repeatable.")] = None,
-    kind: Annotated[list[EntityKind] | None, typer.Option(help="A further kind; repeatable.")] = None,
+    preset: Annotated[list[redaction.RedactionPreset] | None, typer.Option(help="What is hidden; repeatable.")] = None,
+    kind: Annotated[list[redaction.EntityKind] | None, typer.Option(help="A further kind; repeatable.")] = None,
     pattern: Annotated[
         list[Any] | None,
         typer.Option(metavar="NAME=SHAPE", parser=_pattern, help="A is a letter, 9 a digit; repeatable."),
     ] = None,
     last_digits: Annotated[
-        int, typer.Option(min=0, max=MAX_LAST_DIGITS, help="Of cards, accounts and numbers: stay readable.")
+        int, typer.Option(min=0, max=redaction.MAX_LAST_DIGITS, help="Of cards, accounts and numbers: stay readable.")
     ] = _DEFAULTS.last_digits,
     agents_exempt: Annotated[bool, typer.Option("--agents-exempt", help="Names of members stay.")] = False,
     guard_seconds: Annotated[
-        float, typer.Option(min=0, max=MAX_GUARD_SECONDS, help="Sound hidden around each span.")
+        float, typer.Option(min=0, max=redaction.MAX_GUARD_SECONDS, help="Sound hidden around each span.")
     ] = _DEFAULTS.guard_seconds,
     show_unchecked: Annotated[
         bool, typer.Option("--show-unchecked", help="Show calls that could not be checked, with a warning.")

@@ -115,8 +115,8 @@ def _watcher(
     limit: int,
     stop: threading.Event,
 ) -> "Watcher":
+    from serve_app.cli.watch.folder import Settling
     from serve_app.cli.watch.service import Service
-    from serve_app.cli.watch.settling import Settling
     from serve_app.cli.watch.watcher import Watcher
     from serve_app.settings import Settings
 

@@ -10,10 +10,9 @@ from pipeline.backfill.source import SourceFile
 from pipeline.errors import CallError, RecordingEmpty
 from serve_app.cli.calls.submit import CommandProblem
 from serve_app.cli.ui.options import as_uuid
-from serve_app.cli.watch.folder import WatchedFolder
+from serve_app.cli.watch.folder import Settling, WatchedFolder, version_of
 from serve_app.cli.watch.pattern import AGENT, CALLED, CALLER, CUSTOMER, NamedCall, NamePattern
 from serve_app.cli.watch.service import Later, Refused, Service
-from serve_app.cli.watch.settling import Settling, version_of
 from serve_app.cli.watch.state import State
 
 PARTNER_SECONDS = 300.0  # after which the file of one party is submitted alone

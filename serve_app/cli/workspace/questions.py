@@ -9,7 +9,7 @@ import typer
 
 from db.core.database import Reader
 from db.records import views
-from db.search import scores as score_weeks
+from db.search import trends as score_weeks
 from db.workspace import questions
 from db.workspace.questions import NoSuchQuestion, ScorecardUnfit, TooManyQuestions, definition
 from pipeline.domain.call import Call

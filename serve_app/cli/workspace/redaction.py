@@ -3,7 +3,7 @@ from uuid import UUID
 
 import typer
 
-from db.records import late_redaction
+from db.records import redactions
 from db.workspace import redaction_policies
 from pipeline.domain.redaction import RedactionMode
 from serve_app.cli.ui.errors import USAGE, CommandError
@@ -84,7 +84,7 @@ async def status(scope: Scope) -> Result:
     """Show how many calls each policy has redacted, and how many it does not apply to yet. Counts all calls."""
     names = await scope.team_names()
     return listing(
-        await late_redaction.status(scope.database, scope.id),
+        await redactions.status(scope.database, scope.id),
         ("!team", "!policy", "#redacted", "#not redacted"),
         lambda line: (names.get(line.team_id, ""), line.policy, line.redacted, line.due),
         EMPTY,

@@ -16,19 +16,16 @@ from serve_app.cli.ui.resource import AnyScope, Group, Result, Scope, details, l
 
 if TYPE_CHECKING:
     from db.core.database import Database
-    from db.events import deliveries as event_views
     from db.events import endpoints as webhooks
     from db.events import upkeep
-    from db.events.deliveries import DeliverySummary
-    from db.events.endpoints import Endpoint
+    from db.events.endpoints import DeliverySummary, Endpoint
     from db.secrets import rotate
     from db.workspace import settings as workspace_settings
     from serve_app import settings
     from serve_app.webhooks import payload, signing
     from serve_app.webhooks.post import Poster
 else:
-    event_views, webhooks, upkeep, rotate, workspace_settings, settings, payload, signing = lazy(
-        "db.events.deliveries",
+    webhooks, upkeep, rotate, workspace_settings, settings, payload, signing = lazy(
         "db.events.endpoints",
         "db.events.upkeep",
         "db.secrets.rotate",
@@ -143,11 +140,11 @@ async def create(
 @app.reads()
 async def list_(scope: AnyScope) -> Result:
     """List endpoints: state, progress, and why one fails or is disabled."""
-    progress_by_id = await event_views.standings(scope.database, scope.id)
+    progress_by_id = await webhooks.standings(scope.database, scope.id)
     endpoints = await webhooks.list_endpoints(scope.database, scope.id)
-    rows = [(each, progress_by_id.get(each.endpoint_id, event_views.EndpointProgress())) for each in endpoints]
+    rows = [(each, progress_by_id.get(each.endpoint_id, webhooks.EndpointProgress())) for each in endpoints]
 
-    def cells(row: "tuple[Endpoint, event_views.EndpointProgress]") -> tuple[Any, ...]:
+    def cells(row: "tuple[Endpoint, webhooks.EndpointProgress]") -> tuple[Any, ...]:
         endpoint, progress = row
         numbers = (progress.unsent, progress.failed, progress.delivered_at)
         return endpoint.endpoint_id, _state(endpoint), *numbers, endpoint.url, _about(endpoint)
@@ -165,8 +162,8 @@ async def list_(scope: AnyScope) -> Result:
 async def show(database: "Database", endpoint: Id) -> Result:
     """Show one endpoint in full, except its secret."""
     match = await find(database, endpoint)
-    progress_by_id = await event_views.standings(database, match.workspace_id)
-    progress = progress_by_id.get(match.endpoint_id, event_views.EndpointProgress())
+    progress_by_id = await webhooks.standings(database, match.workspace_id)
+    progress = progress_by_id.get(match.endpoint_id, webhooks.EndpointProgress())
     values = [
         (field.name, getattr(item, field.name)) for item in (match, progress) for field in dataclasses.fields(item)
     ]
@@ -385,7 +382,7 @@ async def deliveries(
       switchboard webhooks deliveries --call 7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210 --json
     """
     state = "failed" if failed else None
-    items = await event_views.list_deliveries(scope.database, scope.id, endpoint, state, call, limit)
+    items = await webhooks.list_deliveries(scope.database, scope.id, endpoint, state, call, limit)
     return listing(
         items,
         ("!event", "!status", "#tries", "!occurred", "!type", "!call", "about"),

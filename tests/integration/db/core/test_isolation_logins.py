@@ -14,8 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from db.core import database as database_module
-from db.core import isolation
-from db.core.database import EVERY_WORKSPACE, Database
+from db.core.database import EVERY_WORKSPACE, IS_ISOLATED, SERVICE_ROLE, STEP_DOWN, Database
 from db.server import embedded, migrate
 from db.server.embedded import programs
 from db.workspace import directory
@@ -63,7 +62,7 @@ async def test_the_superuser_of_the_embedded_server_works_as_the_service_role(wo
         row = (await connection.execute(sa.text("SELECT current_user, session_user"))).one()
     async with world.database.pool.connection() as pooled:
         current_row = await (await pooled.execute("SELECT current_user, session_user")).fetchone()
-    assert tuple(row) == current_row == (isolation.SERVICE_ROLE, "postgres")
+    assert tuple(row) == current_row == (SERVICE_ROLE, "postgres")
 
 
 async def test_a_login_that_stepped_down_can_step_up_again_and_a_plain_one_cannot(world: World, login: str) -> None:
@@ -72,7 +71,7 @@ async def test_a_login_that_stepped_down_can_step_up_again_and_a_plain_one_canno
         await connection.execute(sa.text("RESET ROLE"))
         assert (await connection.execute(sa.text("SELECT count(*) FROM workspaces"))).scalar_one() == 1
         await connection.rollback()
-    run_as_superuser(world.database.url, f"GRANT {isolation.SERVICE_ROLE} TO {login}")
+    run_as_superuser(world.database.url, f"GRANT {SERVICE_ROLE} TO {login}")
     with psycopg.connect(logged_in(world.database.url, login)) as plain:
         for attempt in ("RESET ROLE", "SET ROLE NONE", f"SET ROLE {login}"):
             plain.execute(attempt.encode())
@@ -83,7 +82,7 @@ async def test_a_login_that_stepped_down_can_step_up_again_and_a_plain_one_canno
 
 async def test_a_plain_member_of_the_service_role_can_serve(world: World, login: str) -> None:
     """The recommended production setup: migrations by the owner, the service by a login that owns nothing."""
-    run_as_superuser(world.database.url, f"GRANT {isolation.SERVICE_ROLE} TO {login}")
+    run_as_superuser(world.database.url, f"GRANT {SERVICE_ROLE} TO {login}")
     database = await Database.open(logged_in(world.database.url, login))
     try:
         other = await directory.create_workspace(database, "Umbrella")
@@ -129,7 +128,7 @@ def _dump_and_restore(url: str, superuser_url: str, folder: Path) -> None:
         migrate.migrate(restored)
         with psycopg.connect(restored) as connection:
             assert connection.execute("SELECT count(*) FROM workspaces").fetchone() == (2,)
-            connection.execute(isolation.STEP_DOWN)
+            connection.execute(STEP_DOWN)
             assert connection.execute("SELECT count(*) FROM workspaces").fetchone() == (0,)
     finally:
         run_as_superuser(superuser_url, f"DROP DATABASE {copy} WITH (FORCE)")
@@ -151,10 +150,10 @@ async def test_a_login_that_cannot_be_bound_is_told_about_loudly(
     messages = [record.getMessage() for record in caplog.records if record.name == "db.core.database"]
     assert len(messages) == 1
     assert login in messages[0]
-    assert f"GRANT {isolation.SERVICE_ROLE} TO {login}" in messages[0]
+    assert f"GRANT {SERVICE_ROLE} TO {login}" in messages[0]
     (check,) = _isolation_checks(url)
     assert check.level.name == "BAD"
-    run_as_superuser(world.database.url, f"GRANT {isolation.SERVICE_ROLE} TO {login}")  # as the sentence says
+    run_as_superuser(world.database.url, f"GRANT {SERVICE_ROLE} TO {login}")  # as the sentence says
     assert [check.level.name for check in _isolation_checks(url)] == ["GOOD"]
 
 
@@ -182,8 +181,8 @@ def test_databases_of_one_server_may_be_migrated_at_once() -> None:
         assert [process.wait(60) for process in started] == [0] * 4
         for one in urls:
             with psycopg.connect(one) as connection:
-                connection.execute(isolation.STEP_DOWN)
-                assert connection.execute(isolation.IS_ISOLATED).fetchone() == (True, "postgres")
+                connection.execute(STEP_DOWN)
+                assert connection.execute(IS_ISOLATED).fetchone() == (True, "postgres")
     finally:
         embedded.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)

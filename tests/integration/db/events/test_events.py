@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE
 from db.core.tables import calls
-from db.events import deliveries, endpoints, outbox, upkeep
+from db.events import endpoints, outbox, upkeep
 from db.events.outbox import Attempt, DeliveryVerdict
 from db.queue import jobs
 from db.records.complete import complete as complete_call
@@ -159,7 +159,7 @@ async def test_endpoints_get_the_types_and_the_team_that_they_want(world: World)
     await world.submit(world.other_scoped)
     got = {
         endpoint_id: [
-            delivery.type for delivery in await deliveries.list_deliveries(world.database, endpoint_id=endpoint_id)
+            delivery.type for delivery in await endpoints.list_deliveries(world.database, endpoint_id=endpoint_id)
         ][::-1]
         for endpoint_id in (everything.endpoint_id, ends.endpoint_id, others.endpoint_id)
     }
@@ -279,7 +279,7 @@ async def test_who_lost_a_delivery_can_note_nothing(world: World) -> None:
     with pytest.raises(LeaseLost):
         await outbox.note(world.database, dead, OK, DeliveryVerdict.DELIVERED)
     await outbox.note(world.database, taken, OK, DeliveryVerdict.DELIVERED)
-    (delivery,) = await deliveries.list_deliveries(world.database)
+    (delivery,) = await endpoints.list_deliveries(world.database)
     assert (delivery.state, delivery.attempts, [attempt.status for attempt in delivery.log]) == ("delivered", 2, [200])
 
 

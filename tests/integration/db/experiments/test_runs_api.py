@@ -222,11 +222,11 @@ async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_
         lab.client.compare_run(tiny, gold="desk@7")
     with pytest.raises(errors.NotFound):
         lab.client.compare_run(uuid4())
-    monkeypatch.setattr("serve_app.api.run_comparison.MAX_CALLS", 1)
+    monkeypatch.setattr("serve_app.api.runs.MAX_CALLS", 1)
     with pytest.raises(errors.Conflict, match=r"The run has 2 calls; max\. 1 can be compared here\. Set limit"):
         lab.client.compare_run(tiny)
     assert (await asyncio.to_thread(lab.client.compare_run, tiny, limit=1)).calls == 1
-    monkeypatch.setattr("serve_app.api.run_comparison.MAX_CALLS", 500)
+    monkeypatch.setattr("serve_app.api.runs.MAX_CALLS", 500)
     monkeypatch.setattr(ApiOptions, "MEASURE_WAIT_SECONDS", 0.0)
     progress: list[int] = []
     with pytest.raises(ComparisonTimedOut, match="was not measured within"):

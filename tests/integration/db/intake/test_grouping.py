@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from db.core.database import Database
-from db.intake import submit as calls
+from db.intake import group_commit as calls
 from db.intake.group_commit import GroupCommitter
 from db.workspace import keys
 from pipeline.domain.call import CallState, Sender

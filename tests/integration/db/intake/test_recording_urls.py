@@ -14,8 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from db.core.database import EVERY_WORKSPACE
 from db.core.rows import dump_json
-from db.intake.group_commit import GroupCommitter
-from db.intake.submit import Accepted
+from db.intake.group_commit import Accepted, GroupCommitter
 from db.records import views
 from db.secrets import rotate
 from db.secrets.recording_urls import UrlSealer

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import ProgrammingError
 
 from db.core.database import EVERY_WORKSPACE
-from db.intake import submit as calls
+from db.intake import group_commit as calls
 from db.intake.group_commit import GroupCommitter
 from db.queue import jobs
 from db.workspace import keys

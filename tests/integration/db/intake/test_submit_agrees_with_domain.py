@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from db.intake.submit import recording_identity
+from db.intake.group_commit import recording_identity
 from pipeline.domain.call import Call, CallState
 from tests.postgres import World
 from tests.submission_model import merge, next_state

@@ -11,8 +11,7 @@ import pytest
 import pytest_asyncio
 
 from db.core.database import Database
-from db.intake.group_commit import GroupCommitter
-from db.intake.submit import Accepted
+from db.intake.group_commit import Accepted, GroupCommitter
 from db.records import views
 from tests.chaos.wire import Wire
 from tests.postgres import World

@@ -2,7 +2,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from db.intake.submit import Accepted
+from db.intake.group_commit import Accepted
 from db.queue import jobs, stage_results
 from db.records.job_views import list_jobs
 from pipeline.domain.speech import Recording

@@ -5,7 +5,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from db.intake import submit
+from db.intake import group_commit
 from db.queue import jobs, stage_results
 from db.search import passages
 from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording
@@ -16,7 +16,7 @@ from tests.postgres import World
 A = "https://store.example/a.wav"
 
 
-async def submit_many(world: World, count: int, **fields: object) -> list[submit.Accepted]:
+async def submit_many(world: World, count: int, **fields: object) -> list[group_commit.Accepted]:
     accepted = []
     for _ in range(count):
         world.call_id = uuid4()

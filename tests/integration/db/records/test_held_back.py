@@ -5,9 +5,9 @@ from uuid import UUID
 
 from db.core.database import Reader
 from db.queue import retries
-from db.records import held_back, late_redaction
+from db.records import redactions
 from db.records.complete import complete
-from db.records.late_redaction import LateFilter
+from db.records.redactions import LateFilter
 from db.records.views import show_call
 from db.search import call_list
 from db.search.call_list import CallFilter
@@ -25,12 +25,12 @@ PCI = redaction_policies.named(RedactionMode.MASK, [RedactionPreset.PCI])
 
 async def queued(world: World, policy: NamedPolicy | None = None) -> int:
     """Queue the redaction of stored calls, by a policy of its own or by those that are set."""
-    return len(await late_redaction.queue_due(world.database, world.workspace_id, LateFilter(policy=policy)))
+    return len(await redactions.queue_due(world.database, world.workspace_id, LateFilter(policy=policy)))
 
 
 async def failed(world: World, call_id: UUID, error: Exception) -> None:
     lease = await claimed(world, call_id)
-    await held_back.fail(world.database, lease, error)  # type: ignore[arg-type]
+    await redactions.fail(world.database, lease, error)  # type: ignore[arg-type]
 
 
 async def hits(world: World) -> int:
@@ -70,7 +70,7 @@ async def test_only_a_policy_that_holds_and_does_not_apply_yet_holds_back(world:
     assert await queued(world, replace(PCI, hold=False)) == 1
     await failed(world, call_id, EngineError("It broke."))
     assert (await show_call(world.database, call_id)).call.state == "completed"  # type: ignore[union-attr]
-    await world.execute("UPDATE transcripts SET redaction = :digest", digest=late_redaction.digest(PCI))
+    await world.execute("UPDATE transcripts SET redaction = :digest", digest=redactions.digest(PCI))
     await world.execute("INSERT INTO jobs (call_pk, kind) SELECT id, 'analyze' FROM calls")
     await redaction_policies.set_policy(world.database, world.workspace_id, PCI)
     await failed(world, call_id, EngineError("It broke."))

@@ -8,7 +8,7 @@ import pytest
 
 from db.core.database import Reader
 from db.records import correct
-from db.search import scores
+from db.search import trends
 from db.search.call_list import CallFilter, list_calls
 from db.workspace import questions
 from db.workspace.directory import add_member
@@ -74,8 +74,8 @@ async def test_lists_tell_and_narrow_by_score(world: World) -> None:
     call_id = await analyzed(world)
     page = await list_calls(world.database, Reader(world.workspace_id))
     assert page.items[0].scores == (
-        scores.ScorecardScore("service", 50.0, False, False),
-        scores.ScorecardScore("strict", 0.0, False, True),
+        trends.ScorecardScore("service", 50.0, False, False),
+        trends.ScorecardScore("strict", 0.0, False, True),
     )
     assert await search(world, scorecard="service") == [call_id]
     assert await search(world, scorecard="service", passed=False) == [call_id]
@@ -91,7 +91,7 @@ async def test_what_another_recording_gave_is_not_found(world: World) -> None:
     await world.submit(call_id=call_id, recording_url="https://s.example/another")
     assert await search(world, question="offered", answer="yes") == []
     reader = Reader(world.workspace_id)
-    assert await scores.score_weeks(world.database, reader, "UTC") == []
+    assert await trends.score_weeks(world.database, reader, "UTC") == []
 
 
 async def scored_weeks(world: World) -> UUID:
@@ -110,7 +110,7 @@ async def scored_weeks(world: World) -> UUID:
 async def test_scores_are_averaged_by_week_team_and_member(world: World) -> None:
     ana = await scored_weeks(world)
     reader = Reader(world.workspace_id)
-    by_team = await scores.score_weeks(world.database, reader, "UTC")
+    by_team = await trends.score_weeks(world.database, reader, "UTC")
     figures = [(week.week, week.team_id, week.calls, week.score, week.passed, week.failed) for week in by_team]
     assert sorted(figures, key=str) == sorted(
         [
@@ -120,17 +120,17 @@ async def test_scores_are_averaged_by_week_team_and_member(world: World) -> None
         ],
         key=str,
     )
-    by_member = await scores.score_weeks(world.database, reader, "UTC", by="member", key="service")
+    by_member = await trends.score_weeks(world.database, reader, "UTC", by="member", key="service")
     assert [(week.week, week.user_id, week.name, week.calls, week.score) for week in by_member] == [
         (date(2026, 11, 2), ana, "Ana", 2, 75.0),
         (date(2026, 11, 9), ana, "Ana", 1, 50.0),  # she says her name
         (date(2026, 11, 9), None, None, 1, 50.0),  # of another team
     ]
-    (week,) = await scores.score_weeks(world.database, Reader(world.workspace_id, world.other_team_id), "UTC")
+    (week,) = await trends.score_weeks(world.database, Reader(world.workspace_id, world.other_team_id), "UTC")
     assert (week.team_id, week.calls) == (world.other_team_id, 1)
-    late = await scores.score_weeks(world.database, reader, "UTC", weeks=1, by="member")
+    late = await trends.score_weeks(world.database, reader, "UTC", weeks=1, by="member")
     assert {week.week for week in late} == {date(2026, 11, 9)}
-    assert await scores.score_weeks(world.database, reader, "UTC", key="another") == []
+    assert await trends.score_weeks(world.database, reader, "UTC", key="another") == []
 
 
 async def test_programs_list_calls_by_score_and_get_scores_as_json_and_csv(world: World, postgres_url: str) -> None:

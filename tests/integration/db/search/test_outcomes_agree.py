@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from db.core.rows import dump_json
-from db.search import scores as outcomes
+from db.search import trends as outcomes
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.scorecards import ScorecardResult, outcome_of
 from tests.postgres import World

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from db.core.database import EVERY_WORKSPACE
-from db.queue import stage_results, stage_times
+from db.queue import stage_results
 from db.records.complete import complete
 from db.voices import consent, voiceprints
 from db.voices.voiceprints import NoConsent
@@ -106,7 +106,7 @@ async def test_a_consent_that_ends_while_the_job_runs_leaves_no_voice(world: Wor
             await expire(world, ana)
         assert await complete(world.database, lease, TRANSCRIPT, (), voice(ANA, 1), [], VOICES) is None
         assert await stored(world) == {}, ends
-        (done,) = await stage_times.stages_done(world.database, lease, lease.call.call_id)
+        (done,) = await stage_results.stages_done(world.database, lease, lease.call.call_id)
         assert (done.stage, done.worked_seconds) == (Stage.VOICEPRINT, 1.5), "what the call cost"
         assert Stage.VOICEPRINT not in await stage_results.load(world.database, lease)
         world.call_id = UUID(int=world.call_id.int + 1)

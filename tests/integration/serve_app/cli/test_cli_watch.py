@@ -28,10 +28,9 @@ from pipeline.fetch.uploads import Uploads, take
 from serve_app.api.uploads import ReceiveOptions
 from serve_app.cli.ui.errors import CommandError
 from serve_app.cli.watch import service as services
-from serve_app.cli.watch.folder import WatchedFolder
+from serve_app.cli.watch.folder import Settling, WatchedFolder
 from serve_app.cli.watch.pattern import NamePattern
 from serve_app.cli.watch.service import Away, Service
-from serve_app.cli.watch.settling import Settling
 from serve_app.cli.watch.state import State
 from serve_app.cli.watch.watcher import CallDefaults, Scan, Watcher
 from tests import s3_server, whole_service

@@ -10,7 +10,7 @@ from jinja2 import Environment
 from starlette.routing import Route
 
 from db.core.database import Reader
-from db.queue.stage_times import stages_done
+from db.queue.stage_results import stages_done
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.stage import Stage

@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from db.events import deliveries, endpoints
+from db.events import endpoints
 from db.records import retention
 from db.workspace import admin_log, directory, keys, redaction_policies
 from db.workspace.admin_log import AdminChange
@@ -30,10 +30,10 @@ async def webhook(world: World, team: UUID | None = None) -> endpoints.Endpoint:
     return await endpoints.add(world.database, world.workspace_id, "https://hooks.example/x", "sealed", team_id=team)
 
 
-async def failed(world: World, endpoint: endpoints.Endpoint) -> deliveries.DeliverySummary:
+async def failed(world: World, endpoint: endpoints.Endpoint) -> endpoints.DeliverySummary:
     await finished(world)
     await world.execute("UPDATE webhook_deliveries SET state = 'failed', finished_at = now()")
-    return (await deliveries.list_deliveries(world.database, world.workspace_id, endpoint.endpoint_id))[0]
+    return (await endpoints.list_deliveries(world.database, world.workspace_id, endpoint.endpoint_id))[0]
 
 
 async def voice(world: World, assigned: bool = True) -> UUID:
@@ -97,8 +97,8 @@ async def test_deliveries_are_sent_again_one_or_all_that_failed(site: httpx.Asyn
     assert {change.action for change in (await changes(world))[:2]} == {"replayed"}
 
 
-async def state_of(world: World, delivery: deliveries.DeliverySummary) -> str:
-    summaries = await deliveries.list_deliveries(world.database, world.workspace_id)
+async def state_of(world: World, delivery: endpoints.DeliverySummary) -> str:
+    summaries = await endpoints.list_deliveries(world.database, world.workspace_id)
     return next(summary.state for summary in summaries if summary.delivery_id == delivery.delivery_id)
 
 

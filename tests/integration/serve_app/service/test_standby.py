@@ -28,7 +28,7 @@ from serve_app.http.options import LimitOptions
 from serve_app.service import children
 from serve_app.service.environment import HAPROXY
 from serve_app.service.ports import free_port
-from serve_app.service.standby import LOG, StandbyProcess
+from serve_app.service.supervisor import LOG, StandbyProcess
 from serve_app.settings import Settings
 from tests.postgres import World
 from tests.standing_by import tend

@@ -20,7 +20,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 from serve_app.service.run_folder import MARK
 from serve_app.settings import Settings
-from serve_app.service.standby import StandbyProcess
+from serve_app.service.supervisor import StandbyProcess
 from serve_app.service.state import State
 from serve_app.service.supervisor import AGAIN, Supervisor
 

@@ -16,7 +16,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from db.core.database import Clock
-from db.events import deliveries, endpoints, upkeep
+from db.events import endpoints, upkeep
 from db.queue import jobs
 from db.secrets.encryption import Sealer
 from pipeline.errors import NotAudio
@@ -77,12 +77,12 @@ async def standing(world: World, endpoint_: endpoints.Endpoint) -> endpoints.End
 
 
 async def states(world: World) -> Counter[str]:
-    return Counter(delivery.state for delivery in await deliveries.list_deliveries(world.database, limit=10_000))
+    return Counter(delivery.state for delivery in await endpoints.list_deliveries(world.database, limit=10_000))
 
 
 async def all_sent(world: World) -> None:
     async with asyncio.timeout(180):
-        while (await deliveries.backlog(world.database))[0]:
+        while (await endpoints.backlog(world.database))[0]:
             await asyncio.sleep(0.05)
 
 
@@ -184,7 +184,7 @@ async def test_an_answer_that_is_no_success_is_tried_again_and_given_up_at_the_e
             await all_sent(world)
     assert [seen.path for seen in receiver.seen] == ["/hook"] * 3
     assert len({seen.message_id for seen in receiver.seen}) == 1
-    (delivery,) = await deliveries.list_deliveries(world.database)
+    (delivery,) = await endpoints.list_deliveries(world.database)
     assert (delivery.state, delivery.attempts) == ("failed", 3)
     assert {attempt.outcome for attempt in delivery.log} == {outcome}
     if answer != HANG:
@@ -200,7 +200,7 @@ async def test_a_status_of_success_counts_whatever_becomes_of_the_body(answer: i
         await world.submit()
         async with delivering(world):
             await all_sent(world)
-    (delivery,) = await deliveries.list_deliveries(world.database)
+    (delivery,) = await endpoints.list_deliveries(world.database)
     assert (delivery.state, delivery.attempts, delivery.log[0].status) == ("delivered", 1, 200)
     assert set(delivery.log[0].answer) == {"x"}
 
@@ -216,7 +216,7 @@ async def test_what_is_no_http_is_a_failure(world: World) -> None:
         await world.submit()
         async with delivering(world):
             await all_sent(world)
-    (delivery,) = await deliveries.list_deliveries(world.database)
+    (delivery,) = await endpoints.list_deliveries(world.database)
     assert "HTTP" in delivery.log[0].outcome or "lost" in delivery.log[0].outcome
 
 
@@ -277,7 +277,7 @@ async def test_what_was_kept_may_be_passed_over_and_still_be_replayed(world: Wor
         await endpoints.enable(world.database, disabled, pass_over=True)
         async with delivering(world):
             assert await states(world) == {"failed": 3}
-            (first, *_) = await deliveries.list_deliveries(world.database)
+            (first, *_) = await endpoints.list_deliveries(world.database)
             assert "passed over" in first.log[-1].outcome
             assert await upkeep.replay(world.database, world.workspace_id, endpoint_.endpoint_id) == 3
             assert [taken.type for taken in await receiver.until(3)] == WALK
@@ -459,7 +459,7 @@ async def test_an_event_whose_sender_is_killed_before_it_can_note_is_sent_again_
     assert again[0].message_id == receiver.seen[0].message_id
     assert again[0].body == receiver.seen[0].body
     assert [event_.type for event_ in receiver.seen] == ["call.received", "call.received", "call.transcribing"]
-    delivery = (await deliveries.list_deliveries(world.database))[1]
+    delivery = (await endpoints.list_deliveries(world.database))[1]
     assert (delivery.state, delivery.attempts, len(delivery.log)) == ("delivered", 2, 1)
 
 
@@ -474,6 +474,6 @@ async def test_a_secret_that_cannot_be_opened_is_a_failure_that_says_what_to_set
         finally:
             await loop.stop()
         assert receiver.connections == 0
-    (delivery,) = await deliveries.list_deliveries(world.database)
+    (delivery,) = await endpoints.list_deliveries(world.database)
     assert "SWITCHBOARD_SECRETS_KEYS" in delivery.log[0].outcome
     assert "whsec_" not in json.dumps([attempt.outcome for attempt in delivery.log])

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from db.events import deliveries, endpoints
+from db.events import endpoints
 from db.workspace import settings
 from serve_app.conductor.webhooks import WebhookDispatcher
 from serve_app.webhooks import signing
@@ -23,7 +23,7 @@ async def test_events_reach_a_host_of_the_workspace_and_of_no_other(world: World
         await dispatcher.start()
         try:
             for _ in range(200):
-                (delivery,) = await deliveries.list_deliveries(world.database, world.workspace_id)
+                (delivery,) = await endpoints.list_deliveries(world.database, world.workspace_id)
                 if delivery.log:
                     break
                 await asyncio.sleep(0.05)

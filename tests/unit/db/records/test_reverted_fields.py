@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from db.records.reverted_fields import reversion_warnings
+from db.records.corrections import reversion_warnings
 
 START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 

@@ -17,9 +17,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from pipeline.backfill import actors
-from pipeline.backfill.actors import Backfiller, BackfillJob
-from pipeline.backfill.output import OWNER, SILENT_SECONDS, FolderTaken, OtherBackfill, Output
-from pipeline.backfill.rows import SCHEMA, failure
+from pipeline.backfill.actors import Backfiller, BackfillJob, failure
+from pipeline.backfill.output import OWNER, SCHEMA, SILENT_SECONDS, FolderTaken, OtherBackfill, Output
 from pipeline.backfill.run import _cause, _manifest, _table
 from pipeline.backfill.source import FolderUnusable, Source, SourceFile, in_blocks
 from pipeline.domain.insight import Roster

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 from pipeline.backfill.source import SourceFile
 from serve_app.cli import app
 from serve_app.cli.ui.errors import CommandError
-from serve_app.cli.watch.folder import WatchedFolder
+from serve_app.cli.watch.folder import Settling, WatchedFolder, version_of
 from serve_app.cli.watch.pattern import NamedCall, NamePattern, PatternInvalid
-from serve_app.cli.watch.settling import Settling, version_of
 from serve_app.cli.watch.state import State
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -3,7 +3,7 @@ from uuid import uuid4
 
 import pytest
 
-from db.queue.stage_times import StageDone
+from db.queue.stage_results import StageDone
 from serve_app.operations.estimates import EngineWork, engine_work, whole_cost
 from serve_app.operations.options import ScalingOptions
 
