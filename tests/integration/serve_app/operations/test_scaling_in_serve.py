@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from db.queue import backlog
 from serve_app.operations.autoscaling import autoscaling, replica_config
+from serve_app.operations.cluster import replica_counts
 from serve_app.operations.options import EngineReplicas, ScalingOptions
 from tests import cluster
 from tests.postgres import World
@@ -62,7 +62,6 @@ async def test_replicas_come_from_none_as_sound_waits_and_go_when_it_is_done(wor
         await world.submit(call_id=uuid4(), recording_url="https://store.example/b.wav", duration=200)
         await world.all_fetched()
         await running(status, 2)
-        targets = {engine.name: engine.wanted for engine in (await backlog.backlog(world.database)).engines}
-        assert targets == {"Transcriber": 2}
+        assert await asyncio.to_thread(replica_counts) == {"Transcriber": (2, 2)}
         await world.execute("UPDATE jobs SET state = 'done', finished_at = now()")
         await running(status, 0)
