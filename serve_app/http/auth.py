@@ -1,8 +1,10 @@
+import asyncio
 import hashlib
 import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_network
 from typing import TypeVar
@@ -34,7 +36,7 @@ class UnknownKeyLimiter:
     def __init__(self, per_second: float, retry_after: int) -> None:
         self._per_second = per_second
         self._capacity = max(1.0, per_second * self.BURST_SECONDS)
-        self._retry_after = retry_after
+        self.retry_after = retry_after
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, time
 
     def charge(self, source: str) -> None:
@@ -42,7 +44,7 @@ class UnknownKeyLimiter:
         tokens = self._tokens(source)
         self._store(source, tokens - 1.0 if tokens >= 1.0 else tokens)
         if tokens < 1.0:
-            raise Unavailable(self._retry_after)
+            raise Unavailable(self.retry_after)
 
     def refund(self, source: str) -> None:
         """Return a token: the key is valid, or the look-up failed."""
@@ -59,13 +61,25 @@ class UnknownKeyLimiter:
             self._levels.popitem(last=False)
 
 
+@dataclass(slots=True)
+class _LookUp:
+    """The look-ups of one key, one after the other, and the result of the last one. Times by the monotonic clock."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+    sender: Sender | None = None
+    began: float = 0.0
+    failed: float = 0.0
+
+
 class Authenticator:
     """Looks up keys with `find` and caches results for a few seconds.
 
     Only hashes are cached. A revoked key is rejected at the latest when the call is recorded, because the database
     checks it again in the transaction of the submission. Unknown keys are cached briefly to save look-ups; a key
     created in that time works after it. `limiter` limits look-ups of keys that are not cached; `is_malformed` rejects
-    malformed keys without a look-up.
+    malformed keys without a look-up. Requests that wait for the same key share its next look-up, but none that began
+    before they arrived: the key may have been revoked since.
     """
 
     def __init__(
@@ -83,6 +97,7 @@ class Authenticator:
         self._unknown_seconds = unknown_seconds
         self._limiter = limiter or UnknownKeyLimiter(50.0, 5)
         self._is_no_key = is_malformed
+        self._look_ups: dict[bytes, _LookUp] = {}
         self._senders: OrderedDict[bytes, tuple[Sender, float]] = OrderedDict()
         self._unknown: OrderedDict[bytes, float] = OrderedDict()
 
@@ -108,7 +123,7 @@ class Authenticator:
             return remembered[0]
         if self._unknown.get(digest, 0.0) > time.monotonic() or self._is_no_key(secret):
             raise NotAuthenticated
-        sender = await (self._find(secret) if remembered else self._find_charged(secret, source))
+        sender = await self._find_shared(digest, secret, None if remembered else source)
         if sender is None:
             self._senders.pop(digest, None)
             self._remember(self._unknown, digest, time.monotonic() + self._unknown_seconds)
@@ -116,11 +131,36 @@ class Authenticator:
         self._remember(self._senders, digest, (sender, time.monotonic() + self._seconds))
         return sender
 
+    async def _find_shared(self, digest: bytes, secret: str, source: str | None) -> Sender | None:
+        arrived = time.monotonic()
+        look_up = self._look_ups.setdefault(digest, _LookUp())
+        look_up.waiting += 1
+        try:
+            async with look_up.turn:
+                if look_up.failed > arrived:  # do not wait a second time for a database that does not respond
+                    raise Unavailable(self._limiter.retry_after)
+                if look_up.began <= arrived:
+                    await self._find_next(look_up, secret, source)
+                return look_up.sender
+        finally:
+            look_up.waiting -= 1
+            if not look_up.waiting:
+                del self._look_ups[digest]
+
+    async def _find_next(self, look_up: _LookUp, secret: str, source: str | None) -> None:
+        began = time.monotonic()
+        try:
+            look_up.sender = await (self._find(secret) if source is None else self._find_charged(secret, source))
+            look_up.began = began
+        except Unavailable:
+            look_up.failed = time.monotonic()
+            raise
+
     async def _find_charged(self, secret: str, source: str) -> Sender | None:
         self._limiter.charge(source)
         try:
             sender = await self._find(secret)
-        except BaseException:
+        except Exception:  # not if the client leaves: guesses that nobody waits for count too
             self._limiter.refund(source)
             raise
         if sender is not None:
