@@ -229,8 +229,8 @@ SCHEMA_FINGERPRINT = """
 
 @pytest_asyncio.fixture
 async def database(postgres_url: str) -> AsyncIterator[Database]:
-    """Return an open `Database` on a migrated database of this test."""
-    opened = await Database.open(postgres_url)
+    """Return an open `Database` on a migrated database of this test. It is patient: the machine may be crowded."""
+    opened = await Database.open(postgres_url, wait_seconds=30)
     yield opened
     await opened.close()
 
