@@ -160,7 +160,7 @@ class Authenticator:
         self._limiter.charge(source)
         try:
             sender = await self._find(secret)
-        except Exception:  # not if the client leaves: guesses that nobody waits for count too
+        except Exception:  # not if the client leaves: such guesses count too
             self._limiter.refund(source)
             raise
         if sender is not None:
