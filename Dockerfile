@@ -7,12 +7,9 @@
 # Both variants install the same versions, those of requirements.lock, with their hashes. What changes seldom lies below:
 # PyTorch and CUDA, then the other packages, then the code.
 #
-# A tag may get another content: `make digests` pins the base image here, and all images of compose.yaml and the clusters,
-# by what the registry has now. For one build:
-#   docker build --build-arg PYTHON=python@$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' \
-#     python:3.11-slim-bookworm) .
+# `make digests` renews the digest of the base image here, and those of compose.yaml and the clusters.
 
-ARG PYTHON=python:3.11-slim-bookworm
+ARG PYTHON=python:3.11-slim-bookworm@sha256:d29f48a31a8b408ed19272ca1e7b10ebae13b240a27e862d3d4217c528e2e0c3
 ARG VARIANT=cuda
 
 FROM ${PYTHON} AS base
@@ -41,7 +38,7 @@ RUN python3 -m venv /uv && /uv/bin/pip install --require-hashes --requirement in
     && python3 service_lock.py requirements.lock torch torchaudio > torch.lock \
     && python3 service_lock.py requirements.lock pyproject.toml > service.lock \
     && python3 service_lock.py requirements.lock pyproject.toml \
-        --without torch torchaudio triton 'nvidia-*' 'cuda-*' > service-cpu.lock
+        --without torch triton 'nvidia-*' 'cuda-*' > service-cpu.lock
 
 FROM base AS packages-cuda
 ARG UV_LINK_MODE=copy
@@ -58,8 +55,8 @@ RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     /locks/uv pip install --require-hashes --requirement /locks/service.lock \
     && /locks/uv pip install --require-hashes --no-deps --requirement /locks/aws.lock
 
-# PyTorch without CUDA is of the same version, but no file of the package index: only PyTorch's own has it. The hashes in
-# torch-cpu.lock are checked; while it has none, `make lock-cpu` writes them.
+# PyTorch without CUDA is of the same version, but only PyTorch's own index has it, so its hashes have a lock of their own.
+# The compiled operators of torchaudio need CUDA. Nothing here uses them, and without the files torchaudio does without.
 FROM base AS packages-cpu
 ARG UV_LINK_MODE=copy
 ARG UV_CACHE_DIR=/var/cache/uv
@@ -68,11 +65,12 @@ ENV SWITCHBOARD_ASR__DEVICE=cpu \
     SWITCHBOARD_DIARIZATION__DEVICE=cpu
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     --mount=type=cache,target=/var/cache/uv \
-    /locks/uv pip install --torch-backend cpu --no-deps --requirement /locks/torch-cpu.lock
+    /locks/uv pip install --torch-backend cpu --require-hashes --no-deps --requirement /locks/torch-cpu.lock
 # hadolint ignore=DL3059
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
     --mount=type=cache,target=/var/cache/uv \
     /locks/uv pip install --require-hashes --no-deps --requirement /locks/service-cpu.lock \
+    && rm -r /opt/venv/lib/python3.11/site-packages/torchaudio/lib \
     && /locks/uv pip install --require-hashes --no-deps --requirement /locks/aws.lock
 
 # hadolint ignore=DL3006

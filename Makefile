@@ -162,11 +162,11 @@ lock: setup  ## renew requirements.lock, and what images and nodes install besid
 	@echo uv | $(COMPILE) --no-annotate --no-header --output-file $(INSTALLER) -
 	@echo cyclonedx-bom | $(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file serve_app/deploy/sbom.lock -
 	@# of another version: without hashes until lock-cpu
-	@grep -oE '^torch(audio)?==[0-9.]+' requirements.lock > $(VENV)/torch; sed 's/+cpu.*//; /^ /d; s/ .*//' serve_app/deploy/torch-cpu.lock | \
+	@grep -oE '^torch==[0-9.]+' requirements.lock > $(VENV)/torch; sed 's/+cpu.*//; /^ /d; s/ .*//' serve_app/deploy/torch-cpu.lock | \
 		cmp -s - $(VENV)/torch || cp $(VENV)/torch serve_app/deploy/torch-cpu.lock
 
 lock-cpu: setup  ## the hashes of PyTorch without CUDA, which only PyTorch's own index has, for the CPU image
-	@grep -oE '^torch(audio)?==[0-9.]+' requirements.lock | $(BIN)/uv pip compile --quiet --python-version 3.11 --no-deps \
+	@grep -oE '^torch==[0-9.]+' requirements.lock | $(BIN)/uv pip compile --quiet --python-version 3.11 --no-deps \
 		--torch-backend cpu --no-emit-index-url --generate-hashes --no-annotate --no-header \
 		--output-file serve_app/deploy/torch-cpu.lock -
 

@@ -1,5 +1,6 @@
 """Static checks of the Dockerfile and Compose files; no Docker daemon is needed."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -52,13 +53,11 @@ def test_copied_files_exist_and_are_part_of_the_build_context() -> None:
         assert any(name == path or name.startswith(f"{path}/") for path in included)
 
 
-PYTORCH = "/locks/uv pip install --torch-backend cpu --no-deps --requirement /locks/torch-cpu.lock"
 THE_CODE = re.compile(r"--no-deps --no-build-isolation(?: --python \S+)?( (?:-e|--editable) \S+)+$")
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Makefile", "serve_app/deploy/setup.sh"])
 def test_whatever_is_installed_from_an_index_is_checked_against_a_hash(name: str) -> None:
-    """PyTorch's own index is the exception: its hashes are checked if torch-cpu.lock has them."""
     text = re.sub(r"\\\n\s*", "", (ROOT / name).read_text())
     text = text.replace('install() { ~/venv/bin/uv pip install --quiet --python ~/venv/bin/python "$@"; }', "")
     commands = [
@@ -70,7 +69,7 @@ def test_whatever_is_installed_from_an_index_is_checked_against_a_hash(name: str
     ]
     assert len(commands) >= 3
     for command in commands:
-        if "install --directory" in command or "apt-get" in command or PYTORCH in command:
+        if "install --directory" in command or "apt-get" in command:
             continue
         assert "--require-hashes" in command or THE_CODE.search(command), command
 
@@ -93,13 +92,40 @@ def test_the_tools_of_a_build_are_locked_with_hashes(name: str) -> None:
     assert all(re.match(r"[^ ]+==[^ ]+ ", entry) and "--hash=sha256:" in entry for entry in entries.values())
 
 
-def test_pytorch_without_cuda_is_of_the_locked_version_and_has_all_hashes_or_none() -> None:
+def test_pytorch_without_cuda_is_of_the_locked_version_and_has_hashes() -> None:
+    """With a new version, `make lock` leaves no hashes, and the image is not built before `make lock-cpu`."""
     locked = service_lock.entries((ROOT / "requirements.lock").read_text())
     cpu = service_lock.entries((DEPLOY / "torch-cpu.lock").read_text())
-    assert cpu.keys() == {"torch", "torchaudio"}
-    for package, entry in cpu.items():
-        assert re.split(r"[+ \n]", entry)[0] == locked[package].split(" ")[0]
-    assert len({"--hash=sha256:" in entry for entry in cpu.values()}) == 1
+    assert cpu.keys() == {"torch"}
+    assert cpu["torch"].split("+cpu ")[0] == locked["torch"].split(" ")[0]
+    assert cpu["torch"].count("--hash=sha256:") >= 2, "x86-64 and ARM"
+
+
+def test_the_base_image_and_those_of_compose_have_digests() -> None:
+    for file in (DOCKERFILE, ROOT / "compose.yaml"):
+        images = re.findall(r"^(?:ARG PYTHON=| *image: )(\S+)", file.read_text(), re.MULTILINE)
+        others = [image for image in images if not image.startswith("switchboard:")]
+        assert others
+        assert all(re.search(r":\S+@sha256:[0-9a-f]{64}$", image) for image in others), others
+
+
+WITHOUT_OPERATORS = """
+import pytest, torchaudio
+assert not torchaudio._extension._IS_TORCHAUDIO_EXT_AVAILABLE
+raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/unit/pipeline/diarization/test_diarization.py"]))
+"""
+
+
+@pytest.mark.slow
+def test_the_engines_run_without_the_compiled_operators_of_torchaudio(tmp_path: Path) -> None:
+    """The CPU image removes them: those of the package index need CUDA's libraries."""
+    spec = importlib.util.find_spec("torchaudio")
+    assert spec is not None and spec.origin is not None
+    shutil.copytree(
+        Path(spec.origin).parent, tmp_path / "torchaudio", ignore=shutil.ignore_patterns("lib", "__pycache__")
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    subprocess.run([sys.executable, "-c", WITHOUT_OPERATORS], cwd=ROOT, env=environment, check=True)
 
 
 def test_make_digests_pins_every_image_of_others_and_renews_its_digest(tmp_path: Path) -> None:
