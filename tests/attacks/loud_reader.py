@@ -43,6 +43,22 @@ class LoudReader:
     async def sounds(self) -> None:
         await asyncio.gather(*(self._read(f"/calls/{call}/audio?channel=mixed") for call in self.calls[:60]))
 
+    async def trackers(self) -> None:
+        """Analyze the last call again and again, with the trackers of the workspace."""
+        await asyncio.gather(*(self._analyze() for _ in range(8)))
+
+    async def _analyze(self) -> None:
+        order = {"callIds": [self.calls[-1]]}
+        while True:
+            with contextlib.suppress(httpx.HTTPError):
+                answer = await self.client.post(f"{self.api}/runs", json={**order, "name": f"r{uuid4().hex}"})
+                if not answer.is_success:
+                    await asyncio.sleep(1.0)
+                    continue
+                path = f"{self.api}/runs/{answer.json()['run']['runId']}"
+                while (await self.client.get(path)).json().get("status") == "running":
+                    await asyncio.sleep(0.2)
+
     async def _read(self, path: str) -> None:
         while True:
             with contextlib.suppress(httpx.HTTPError):
