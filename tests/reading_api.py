@@ -48,7 +48,7 @@ def served(
     call_keys: CallKeys | None = None,
     receive: ReceiveOptions | None = None,
     answering: AnsweringModel | None = None,
-    wait_seconds: float = 2.0,
+    wait_seconds: float = 10.0,
 ) -> Iterator[str]:
     """Yields its base URL. `wait_seconds`: for a connection to the database."""
 

@@ -77,6 +77,7 @@ async def test_no_route_shows_anything_of_another_team_or_workspace(
 ) -> None:
     """Everything of the others holds a word that must not occur in any answer."""
     monkeypatch.setattr(ApiOptions, "STREAM_SECONDS", 0.2)
+    monkeypatch.setattr("serve_app.api.audio.WAIT_SECONDS", 60.0)  # waveforms have the lowest priority
     umbrella, empty = await new_world(api.world.database), await new_world(api.world.database)
     strangers = [
         (api.world, api.world.other_scoped, api.team),
