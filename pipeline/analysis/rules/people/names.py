@@ -235,7 +235,7 @@ def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) 
             theirs += 1
             yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names, known_names)
         elif turn.by_agent:
-            yield from _claims_by_agent(turns, at, contact_names)
+            yield from _claims_by_agent(turns, at, contact_names, members)
             yield from _claims_without_pauses(turn, at in (*ours[:EDGES], *ours[-EDGES:]), known_names)
 
 
@@ -269,7 +269,9 @@ def _claims_by_customer(
             yield NameClaim(alone, LATE)  # it counts if it contains the name: "With a K. Kate Willis."
 
 
-def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
+def _claims_by_agent(
+    turns: Turns, at: int, contact_names: tuple[str, ...], members: set[str]
+) -> Iterator[NameClaim]:
     reply = turns[at + 1] if at + 1 < len(turns) else None
     if reply and reply.role is Role.CUSTOMER and reply.pack.matches("people", "thats_me", reply.text):
         yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))
@@ -280,13 +282,21 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> I
         return  # "Mrs Hill?" - "I'm her sister."
     agreed = _is_confirmed(turns, at)
     ours = {spoken.name for spoken in introductions(turns[at]) if not spoken.titled}
-    spoken_to = (*addresses(turns[at]), *called(turns[at], contact_names))
+    spoken_to = (*addresses(turns[at]), *called(turns[at], (*contact_names, *_first_names(turns[at], members))))
     for spoken in spoken_to:
         if agreed is False and _is_asked(spoken, turns[at]):
             continue  # "Good morning, Ms. Hill. Is this a bad time?" - "No, no." is about the time
         is_likely = agreed or _whole(spoken) or spoken.name in contact_names
         if spoken.name not in ours and is_likely:
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
+
+
+def _first_names(turn: SpokenTurn, members: set[str]) -> Iterator[str]:
+    """Yield words of the turn that are first names, other than the team's."""
+    for word in re.findall(PROPER, turn.text):
+        is_name = len(word) > 2 and (listed(word) or is_short_form(word))  # "Jo," is a German yes
+        if is_name and folded(word) not in members and trimmed(word, turn.pack):
+            yield word
 
 
 def _denied(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
