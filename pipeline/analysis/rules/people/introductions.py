@@ -129,7 +129,7 @@ def spoken_of(spoken: SpokenName, sentence: Sentence) -> bool:
     away", "an appointment with Dr. Brook".
     """
     at = sentence.text.find(spoken.full)
-    before, after = sentence.text[: max(at, 0)], sentence.text[at + len(spoken.full) :]
+    before, after = sentence.text[: max(at, 0)], re.sub(r"^ [A-ZÀ-ÖØ-Þ][\w-]+", "", sentence.text[at + len(spoken.full) :])
     return at >= 0 and (
         sentence.pack.matches("people", "third_person", after) or sentence.pack.matches("people", "spoken_of", before)
     )
@@ -169,6 +169,9 @@ def trimmed(name: str, words: Pack, titled: bool = False, with_cue: bool = False
     parts = [re.sub(r"'s$", "", part) for part in name.split()]
     unlikely |= {part.lower() for part in parts if re.search(r"'(?:m|ve|ll|re|d|t)$", part)}
     unlikely -= {part.lower() for at, part in enumerate(parts) if _is_dated_name(parts, at, words, titled or with_cue)}
+    greetings = words.get("people", "greetings", ())
+    while len(parts) > 1 and parts[0].lower() in greetings:
+        parts.pop(0)
     while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0].lower() in PARTICLES):
         parts.pop(0)
     if parts and parts[0].islower() and not titled:

@@ -22,6 +22,7 @@ from pipeline.analysis.rules.people.introductions import (
     introductions,
     known_by,
     mentioned,
+    parts,
     plausible,
     reached,
     spoken_for,
@@ -74,12 +75,25 @@ def claims_of(
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.full) not in of_firms]
     claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
+    claims = _after_transfer(claims, turns)
     letters = list(_letters(turns))
     written = tuple(c if c.rank == DENIED else _written(c, letters, turns) for c in _without_denied(claims))
     word = next((item for item in letters if item[2]), None)
     if word and all(claim.rank == DENIED for claim in written):
         return (*written, claim_of(Fact(word[0].capitalize(), word[1], is_spelled=True)))
     return written
+
+
+def _after_transfer(claims: list[NameClaim], turns: Turns) -> list[NameClaim]:
+    """Return the claims after a transfer by the other party to a person who is named at once: not the receptionist's."""
+    for turn in turns:
+        if turn.by_customer and turn.pack.matches("people", "transfer", turn.text):
+            at = turn.turn.index
+            later = {word for c in claims if at < c.spoken.turn <= at + 4 for word in parts(c.spoken.name)}
+            earlier = {word for c in claims if c.spoken.turn <= at for word in parts(c.spoken.name)}
+            if later and later.isdisjoint(earlier):
+                return [claim for claim in claims if claim.spoken.turn > at]
+    return claims
 
 
 def _longer(claim: NameClaim, turns: Turns) -> Iterator[NameClaim]:
@@ -248,15 +262,18 @@ def _claims_by_customer(
     asked = before is not None and _asks_for_name(before)
     agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
     explicit = list(introductions(turn))
+    earlier = {part for theirs in turns[:at] if theirs.by_customer for i in introductions(theirs) for part in parts(i.name)}
     others = {spoken.name for spoken in spoken_for(turn)} - {spoken.name for spoken in explicit}
     begin = min((spoken.evidence.start for spoken in explicit), default=0.0)
-    parts = {part for spoken in explicit for part in folded(spoken.name).split()}
+    names = {part for spoken in explicit for part in parts(spoken.name)}
     for introduced in _self_named(turn, asked, opening, contact_names):
         spoken = _without_agent(introduced, agent)
         if introduced not in explicit and folded(spoken.name.split()[0]) in agent:
             continue  # "Dime, Marta.", to Marta
         is_earlier = spoken.evidence.start < begin  # "it's for Al Roe, I'm his son, Ed"
-        is_another = is_earlier and parts.isdisjoint(folded(spoken.name).split())
+        words = set(folded(spoken.name).split())
+        is_second = introduced not in explicit and not asked and earlier and words - earlier  # "Yes, Joan Hill, my mum"
+        is_another = is_second or (is_earlier and words.isdisjoint(names))
         if spoken.name not in others:
             is_own = (asked or opening or _whole(spoken)) and not is_another
             yield NameClaim(spoken, OWN if is_own else LATE)

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from pipeline.analysis.rules.people.agent import fit
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.gender import listed, of_title
+from pipeline.analysis.rules.people.gender import listed, of_first_name, of_title
 from pipeline.analysis.rules.people.introductions import bare, introductions, words_of
 from pipeline.analysis.rules.people.names import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.similarity import name_fit, written
@@ -118,7 +118,12 @@ class Party:
             for word in match[1].split()
         )
         titles = (of_title(word, self.language) for word in (*f"{quote} {self.name or ''}".split(), *before))
-        return next(filter(None, titles), None) or self._form_of_address()
+        return next(filter(None, titles), None) or self._of_own_name() or self._form_of_address()
+
+    def _of_own_name(self) -> str | None:
+        """Return the gender of the own first name: "monsieur Tremblay" is the husband of Denise Tremblay."""
+        name = next((words_of(claim.spoken.name) for claim in self.claims if claim.rank == OWN), [])
+        return of_first_name(name[0], self.language) if len(name) > 1 and listed(name[0]) else None
 
     def _form_of_address(self) -> str | None:
         """Return the gender of the agent's form of address ("danke, Frau Magister", "Hallo, Frau Pham?")."""
