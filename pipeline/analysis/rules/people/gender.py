@@ -68,7 +68,7 @@ def short_form(first_name: str, second_name: str) -> bool:
     """Return whether one is short for the other: Bill is William, Encarna Encarnación; Dan is not Dana."""
     short, full = sorted((folded(first_name), folded(second_name)), key=len)
     stem = re.sub(r"(.)\1$", r"\1", re.sub(r"(?:ie|[iy])$", "", short))  # Paty of Patricia, Steffi of Stefanie
-    is_start = min(len(stem), len(full) - len(short)) >= 3 and full.startswith(stem)
+    is_start = len(full) - len(short) >= 3 and any(len(s) >= 3 and full.startswith(s) for s in (short, stem))
     return is_start or _is_usual(first_name, second_name)
 
 

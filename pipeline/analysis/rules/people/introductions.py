@@ -128,11 +128,15 @@ def spoken_of(spoken: SpokenName, sentence: Sentence) -> bool:
     """Return whether the sentence is about the person, who is then neither its speaker nor addressed: "Dr. Brook is
     away", "an appointment with Dr. Brook".
     """
-    at = sentence.text.find(spoken.full)
-    before, after = sentence.text[: max(at, 0)], re.sub(r"^ [A-ZÀ-ÖØ-Þ][\w-]+", "", sentence.text[at + len(spoken.full) :])
-    return at >= 0 and (
-        sentence.pack.matches("people", "third_person", after) or sentence.pack.matches("people", "spoken_of", before)
-    )
+    before, name, _ = sentence.text.partition(spoken.full)
+    return is_third_person(spoken, sentence) or (bool(name) and sentence.pack.matches("people", "spoken_of", before))
+
+
+def is_third_person(spoken: SpokenName, sentence: Sentence) -> bool:
+    """Return whether the words after the name say who it is or what the person does: "Joan Hill, my mother"."""
+    _, name, after = sentence.text.partition(spoken.full)
+    after = re.sub(r"^ [A-ZÀ-ÖØ-Þ][\w-]+", "", after)  # the rest of the name
+    return bool(name) and sentence.pack.matches("people", "third_person", after)
 
 
 def plausible(name: str, source: str, words: Pack) -> bool:
@@ -348,7 +352,7 @@ def answered(sentence: Sentence) -> SpokenName | None:
     """Return the name at the start of an answer to "what is your name?"; a single word suffices."""
     for pattern in sentence.pack.patterns("people", "answer"):
         match = pattern.search(sentence.text)
-        if match and (spoken := _clean(match, sentence)):
+        if match and (spoken := _clean(match, sentence)) and not is_third_person(spoken, sentence):
             return spoken
     return None
 

@@ -12,7 +12,7 @@ from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
 from pipeline.analysis.rules.people.companies import is_firm
 from pipeline.analysis.rules.people.gender import of_known
 from pipeline.analysis.rules.people.introductions import asked_for, bare, words_of
-from pipeline.analysis.rules.people.names import OWN, NameClaim
+from pipeline.analysis.rules.people.names import LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.party import WEIGHTS, Party, in_words
 from pipeline.analysis.rules.people.similarity import LIKE, PART, name_fit, same_company, written
 from pipeline.analysis.talk import Turns
@@ -66,7 +66,7 @@ def _is_in_passing(party: Party) -> bool:
     if ours is None or {"email", "phone"} & party.facts.keys():
         return False
     asks = ours.pack.matches("direction", "asks_for", ours.text) or any(asked_for(ours))
-    is_first = all(claim.spoken.turn == 0 for claim in party.claims)
+    is_first = all(claim.spoken.turn == 0 for claim in party.claims if claim.rank in (OWN, LATE))
     is_theirs = any(turn.pack.matches("people", "thats_me", turn.text) for turn in party.turns[1:3] if turn.by_customer)
     return asks and is_first and not is_theirs and party.first_names.isdisjoint(party.named_by_agent)
 
@@ -136,13 +136,14 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
     colleagues = [
         c for c in party.contacts if c.company and contact.company and same_company(c.company, contact.company)
     ]
-    mentioned = (folded(c.name or "").partition(" ")[0] for c in colleagues if c.name)
+    relatives = [c for c in party.contacts if c.name and len(names) > 1 and folded(c.name).split()[-1] == names[-1]]
+    mentioned = (folded(c.name or "").partition(" ")[0] for c in (*colleagues, *relatives) if c.name)
     evidence = {
         "company": _of_company(contact, colleagues, party),
         "e-mail domain": _of_domain(contact, party),
         "the name in the e-mail address": _fit_of_local(party.text("email").partition("@")[0], contact.name or ""),
         "the agent uses the first name": 0.5 * (first in party.named_by_agent - claimed),
-        "a colleague is mentioned": 0.5
+        "a colleague or relative is mentioned": 0.5
         * any(f" {n} " in party.own_words for n in mentioned if n not in party.first_names.union(names)),
         "denied": -3.0
         * (not is_own and any(name_fit(name, contact.name or "", party.language) > 0 for name in party.denied)),

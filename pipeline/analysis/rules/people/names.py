@@ -309,10 +309,12 @@ def _claims_by_agent(
 
 
 def _first_names(turn: SpokenTurn, members: set[str]) -> Iterator[str]:
-    """Yield words of the turn that are first names, other than the team's."""
-    for word in re.findall(PROPER, turn.text):
+    """Yield words of the turn that are first names, other than the team's and parts of longer names."""
+    greetings = turn.pack.words("people", "greetings")
+    for before, word in re.findall(rf"(?:\b([A-ZÀ-ÖØ-Þ][\w'-]*) )?({PROPER})", turn.text):
         is_name = len(word) > 2 and (listed(word) or is_short_form(word))  # "Jo," is a German yes
-        if is_name and folded(word) not in members and trimmed(word, turn.pack):
+        is_alone = not before or before.lower() in greetings
+        if is_name and is_alone and folded(word) not in members and trimmed(word, turn.pack):
             yield word
 
 

@@ -122,8 +122,10 @@ class Party:
 
     def _of_own_name(self) -> str | None:
         """Return the gender of the own first name: "monsieur Tremblay" is the husband of Denise Tremblay."""
-        name = next((words_of(claim.spoken.name) for claim in self.claims if claim.rank == OWN), [])
-        return of_first_name(name[0], self.language) if len(name) > 1 and listed(name[0]) else None
+        names = [words_of(claim.spoken.name) for claim in self.claims if claim.rank == OWN]
+        first = max(names, key=len, default=[])
+        is_certain = len(first) > 1 and listed(first[0]) and not any(set(first).isdisjoint(name) for name in names)
+        return of_first_name(first[0], self.language) if is_certain else None
 
     def _form_of_address(self) -> str | None:
         """Return the gender of the agent's form of address ("danke, Frau Magister", "Hallo, Frau Pham?")."""

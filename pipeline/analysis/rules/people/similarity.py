@@ -44,8 +44,8 @@ def _word_fit(spoken: str, stored: str, language: str | None, is_last: bool) -> 
 
     if written(spoken) == written(stored):
         return 1.0
-    if folded(spoken) == folded(stored):
-        return SHORT
+    if folded(spoken) == folded(stored) or (is_last and not {*written(spoken).split("-")}.isdisjoint(written(stored).split("-"))):
+        return SHORT  # Diaz of Diaz-Lopez
     if not is_last and differ(spoken, stored, language):
         return 0.0
     if not is_last and short_form(spoken, stored):
