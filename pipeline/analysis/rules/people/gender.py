@@ -69,7 +69,8 @@ def short_form(first_name: str, second_name: str) -> bool:
     short, full = sorted((folded(first_name), folded(second_name)), key=len)
     stem = re.sub(r"(.)\1$", r"\1", re.sub(r"(?:ie|[iy])$", "", short))  # Paty of Patricia, Steffi of Stefanie
     is_start = len(full) - len(short) >= 3 and any(len(s) >= 3 and full.startswith(s) for s in (short, stem))
-    return is_start or _is_usual(first_name, second_name)
+    is_end = len(short) >= 4 and full.endswith(short) and not listed(short)  # Cida of Aparecida
+    return is_start or is_end or _is_usual(first_name, second_name)
 
 
 def _is_usual(first_name: str, second_name: str) -> bool:

@@ -402,7 +402,8 @@ def spoken_to(turn: SpokenTurn, known_names: Iterable[str], is_edge: bool) -> It
             is_near = (
                 match.string.count(" ", 0, match.start()) < MAX_WORDS_BEFORE or not match.string[match.end() + 1 :]
             )
-            if match["title"] or (is_edge and is_near):
+            is_apart = match.string[match.end() :][:1] in _PAUSES or "," not in match.string[: match.start()]
+            if match["title"] or (is_edge and is_near and is_apart):
                 evidence = sentence.evidence(match.span())
                 yield SpokenName(match["name"], match.group(), evidence, turn.turn.index, turn.pack.language)
 
@@ -417,12 +418,13 @@ def known_by(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenNam
             before, after = match.string[: match.start()].rstrip(), match.string[match.end() :].lstrip()
             first, is_apart = before.rpartition(" ")[2], before[-1:] in _PAUSES or after[:1] in _PAUSES
             is_name = match["title"] or (is_apart and trimmed(match["name"], turn.pack) == match["name"])
-            if not (" " in match["name"] or is_name) or first.lower() in not_before:
+            is_whole = " " in match["name"] and (is_apart or "," not in sentence.text)
+            if not (is_whole or is_name) or first.lower() in not_before:
                 continue
-            is_whole = listed(first) and first[:1].isupper()  # "Siobhan Kearney", of whom only "Kearney" is known
-            name = f"{first} {match['name']}" if is_whole else match["name"]
+            is_first = listed(first) and first[:1].isupper()  # "Siobhan Kearney", of whom only "Kearney" is known
+            name = f"{first} {match['name']}" if is_first else match["name"]
             span = match.end() - len(name), match.end()
-            full = name if is_whole else match.group()
+            full = name if is_first else match.group()
             yield SpokenName(name, full, sentence.evidence(span), turn.turn.index, turn.pack.language)
 
 

@@ -211,7 +211,8 @@ def _of_company(contact: Contact, colleagues: list[Contact], party: Party) -> fl
     counts = [sum(f" {word} " in words for words in party.words) for word in distinctive]
     in_part = sum(min(count, 1) + 0.1 * (count > 1) for count in counts) / len(counts) if counts else 0.0
     shares_word = not {w for w in plain if w not in party.business}.isdisjoint(folded(company).split())
-    is_of_kind = any(f" {word} " in party.own_words for word in words & party.business)  # "Keith from the dental office"
+    # a kind of business only tells namesakes apart: "Keith from the dental office"
+    is_of_kind = any(f" {word} " in party.own_words for word in words & party.business)
     return in_part or 0.5 * shares_word or (-1.0 if company else 0.4 * is_of_kind)
 
 

@@ -75,7 +75,7 @@ def claims_of(
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.full) not in of_firms]
     claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
-    claims = _after_transfer(claims, turns)
+    claims = _without_relatives(_after_transfer(claims, turns), turns)
     letters = list(_letters(turns))
     written = tuple(c if c.rank == DENIED else _written(c, letters, turns) for c in _without_denied(claims))
     word = next((item for item in letters if item[2]), None)
@@ -85,15 +85,31 @@ def claims_of(
 
 
 def _after_transfer(claims: list[NameClaim], turns: Turns) -> list[NameClaim]:
-    """Return the claims after a transfer by the other party to a person who is named at once: not the receptionist's."""
+    """Return the claims after the other party transfers the call to a person who is named at once."""
     for turn in turns:
         if turn.by_customer and turn.pack.matches("people", "transfer", turn.text):
             at = turn.turn.index
-            later = {word for c in claims if at < c.spoken.turn <= at + 4 for word in parts(c.spoken.name)}
-            earlier = {word for c in claims if c.spoken.turn <= at for word in parts(c.spoken.name)}
+            spoken = (c.spoken for c in claims if at < c.spoken.turn <= at + 4 and c.rank >= ADDRESSED)
+            later = {word for name in spoken for word in parts(name.name)}
+            ours = (c.spoken for c in claims if c.spoken.turn <= at and c.rank >= CONFIRMED)
+            earlier = {word for name in ours for word in parts(name.name)}
             if later and later.isdisjoint(earlier):
                 return [claim for claim in claims if claim.spoken.turn > at]
     return claims
+
+
+def _without_relatives(claims: list[NameClaim], turns: Turns) -> list[NameClaim]:
+    """Return the claims without persons named before "I'm his mother, Ann", unless by an introduction."""
+    theirs = [turn for turn in turns if turn.by_customer]
+    relatives = (turn.turn.index for turn in theirs if turn.pack.matches("people", "relative", turn.text))
+    last = max(relatives, default=0)
+    introduced = (spoken for turn in theirs for spoken in introductions(turn))
+    names = {parts(spoken.name)[0] for spoken in introduced if spoken.turn <= last}
+    return [
+        claim
+        for claim in claims
+        if claim.spoken.turn >= last or claim.rank in (ADDRESSED, DENIED) or parts(claim.spoken.name)[0] in names
+    ]
 
 
 def _longer(claim: NameClaim, turns: Turns) -> Iterator[NameClaim]:
@@ -262,8 +278,10 @@ def _claims_by_customer(
     asked = before is not None and _asks_for_name(before)
     agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
     explicit = list(introductions(turn))
-    earlier = {part for theirs in turns[:at] if theirs.by_customer for i in introductions(theirs) for part in parts(i.name)}
+    introduced = (spoken for theirs in turns[:at] if theirs.by_customer for spoken in introductions(theirs))
+    earlier = {part for spoken in introduced for part in parts(spoken.name)}
     others = {spoken.name for spoken in spoken_for(turn)} - {spoken.name for spoken in explicit}
+    of_others = {word for name in others for word in parts(name)}  # "for my mother, Mrs. Hill, Jane Hill"
     begin = min((spoken.evidence.start for spoken in explicit), default=0.0)
     names = {part for spoken in explicit for part in parts(spoken.name)}
     for introduced in _self_named(turn, asked, opening, contact_names):
@@ -274,7 +292,8 @@ def _claims_by_customer(
         words = set(folded(spoken.name).split())
         is_second = introduced not in explicit and not asked and earlier and words - earlier  # "Yes, Joan Hill, my mum"
         is_another = is_second or (is_earlier and words.isdisjoint(names))
-        if spoken.name not in others:
+        is_others = not of_others.isdisjoint(words) and any(f"{name}, {spoken.name}" in turn.text for name in others)
+        if spoken.name not in others and not is_others and (introduced in explicit or of_others.isdisjoint(words)):
             is_own = (asked or opening or _whole(spoken)) and not is_another
             yield NameClaim(spoken, OWN if is_own else LATE)
     for spoken in known_by(turn, not_ours) if opening or asked else ():
@@ -286,9 +305,7 @@ def _claims_by_customer(
             yield NameClaim(alone, LATE)  # it counts if it contains the name: "With a K. Kate Willis."
 
 
-def _claims_by_agent(
-    turns: Turns, at: int, contact_names: tuple[str, ...], members: set[str]
-) -> Iterator[NameClaim]:
+def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...], members: set[str]) -> Iterator[NameClaim]:
     reply = turns[at + 1] if at + 1 < len(turns) else None
     if reply and reply.role is Role.CUSTOMER and reply.pack.matches("people", "thats_me", reply.text):
         yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))

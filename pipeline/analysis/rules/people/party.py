@@ -13,7 +13,7 @@ from pipeline.analysis.rules.people.similarity import name_fit, written
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Member
 from pipeline.domain.speech import Role
-from pipeline.language.pack import pack
+from pipeline.language.pack import pack, titles
 from pipeline.language.spoken.emails import emails
 from pipeline.language.spoken.phonetics import folded
 from pipeline.language.spoken.spelling import spelled_words
@@ -115,10 +115,10 @@ class Party:
             for turn in self.turns
             if claim.rank in (OWN, CONFIRMED) and turn.turn.index == claim.spoken.turn
             for match in re.finditer(rf"((?:[^\W\d]+\.? ){{1,2}}){re.escape(claim.spoken.name)}\b", turn.text)
-            for word in match[1].split()
+            for word in _titles(match[1].split())
         )
-        titles = (of_title(word, self.language) for word in (*f"{quote} {self.name or ''}".split(), *before))
-        return next(filter(None, titles), None) or self._of_own_name() or self._form_of_address()
+        kinds = (of_title(word, self.language) for word in (*f"{quote} {self.name or ''}".split(), *before))
+        return next(filter(None, kinds), None) or self._of_own_name() or self._form_of_address()
 
     def _of_own_name(self) -> str | None:
         """Return the gender of the own first name: "monsieur Tremblay" is the husband of Denise Tremblay."""
@@ -138,10 +138,10 @@ class Party:
             for match in re.finditer(pattern, turn.text):
                 first, second = match[1], match[2]
                 kind = of_title(first, self.language)
-                titles = turn.pack.words("people", "titles")
                 if second is None and first.lower() in turn.pack.words("text", "stopwords"):
                     continue  # "Seu e-mail"
-                if kind and (second is None or second.lower() in titles or folded(second) in name_words):
+                is_title = second and (second.lower() in titles() or folded(second) in name_words)
+                if kind and (second is None or is_title):
                     return kind
         return None
 
@@ -185,6 +185,11 @@ class Party:
 def _is_part(claim: NameClaim, other: NameClaim) -> bool:
     words, whole = (set(folded(each.spoken.name).split()) for each in (claim, other))
     return words < whole and WEIGHTS[other.rank] >= WEIGHTS[claim.rank]
+
+
+def _titles(words: list[str]) -> list[str]:
+    """Return the titles at the end: none in "señorita. Habla" before a name."""
+    return [word for at, word in enumerate(words) if all(after.lower().strip(".") in titles() for after in words[at:])]
 
 
 def in_words(text: str) -> str:

@@ -44,15 +44,16 @@ def _word_fit(spoken: str, stored: str, language: str | None, is_last: bool) -> 
 
     if written(spoken) == written(stored):
         return 1.0
-    if folded(spoken) == folded(stored) or (is_last and not {*written(spoken).split("-")}.isdisjoint(written(stored).split("-"))):
+    surnames = [set(written(name).split("-")) for name in (spoken, stored)]
+    if folded(spoken) == folded(stored) or (is_last and not surnames[0].isdisjoint(surnames[1])):
         return SHORT  # Diaz of Diaz-Lopez
     if not is_last and differ(spoken, stored, language):
         return 0.0
     if not is_last and short_form(spoken, stored):
         return LIKE if may_differ(spoken, stored) else SHORT
-    if not is_last and listed(spoken) and listed(stored):
-        if not alike(spoken, stored, language) or (language in ("es", "pt") and _vowels(spoken) != _vowels(stored)):
-            return 0.0  # Marina, Mariana; Romina, Ramona: vowels are certain where they are five
+    are_sure = language in ("es", "pt") and _vowels(spoken) != _vowels(stored)  # each vowel has one sound
+    if not is_last and listed(spoken) and listed(stored) and (are_sure or not alike(spoken, stored, language)):
+        return 0.0  # Marina, Mariana; Romina, Ramona
     initial, name = sorted((folded(word).rstrip(".") for word in (spoken, stored)), key=len)
     min_ratio = MIN_RATIO_OF_SOUND if alike(spoken, stored, language) else MIN_RATIO
     is_initial = len(initial) == 1 and name.startswith(initial)
