@@ -12,7 +12,7 @@ from functools import lru_cache
 LIKE_ENOUGH = 50  # rapidfuzz ratio, 0..100: keys are coarse, so two names must also look somewhat alike
 
 _SPANISH = (
-    (r"ch|tx", "X"), (r"ll", "y"), (r"qu(?=[ei])", "k"), (r"gu(?=[ei])", "g"), (r"g(?=[ei])", "j"), (r"c(?=[ei])|z", "s"),
+    (r"ch", "X"), (r"ll", "y"), (r"qu(?=[ei])", "k"), (r"gu(?=[ei])", "g"), (r"g(?=[ei])", "j"), (r"c(?=[ei])|z", "s"),
     (r"[cq]", "k"), (r"^x", "j"), (r"v", "b"), (r"h", ""), (r"w", "u"),
 )  # fmt: skip
 _FRENCH = (
