@@ -128,15 +128,10 @@ def spoken_of(spoken: SpokenName, sentence: Sentence) -> bool:
     """Return whether the sentence is about the person, who is then neither its speaker nor addressed: "Dr. Brook is
     away", "an appointment with Dr. Brook".
     """
-    before, name, _ = sentence.text.partition(spoken.full)
-    return is_third_person(spoken, sentence) or (bool(name) and sentence.pack.matches("people", "spoken_of", before))
-
-
-def is_third_person(spoken: SpokenName, sentence: Sentence) -> bool:
-    """Return whether the words after the name say who it is or what the person does: "Joan Hill, my mother"."""
-    _, name, after = sentence.text.partition(spoken.full)
+    before, name, after = sentence.text.partition(spoken.full)
     after = re.sub(r"^ [A-ZÀ-ÖØ-Þ][\w-]+", "", after)  # the rest of the name
-    return bool(name) and sentence.pack.matches("people", "third_person", after)
+    is_third = sentence.pack.matches("people", "third_person", after)
+    return bool(name) and (is_third or sentence.pack.matches("people", "spoken_of", before))
 
 
 def plausible(name: str, source: str, words: Pack) -> bool:
@@ -173,8 +168,7 @@ def trimmed(name: str, words: Pack, titled: bool = False, with_cue: bool = False
     parts = [re.sub(r"'s$", "", part) for part in name.split()]
     unlikely |= {part.lower() for part in parts if re.search(r"'(?:m|ve|ll|re|d|t)$", part)}
     unlikely -= {part.lower() for at, part in enumerate(parts) if _is_dated_name(parts, at, words, titled or with_cue)}
-    greetings = words.get("people", "greetings", ())
-    while len(parts) > 1 and parts[0].lower() in greetings:
+    while len(parts) > 1 and parts[0].lower() in words.words("people", "greetings"):
         parts.pop(0)
     while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0].lower() in PARTICLES):
         parts.pop(0)
@@ -352,8 +346,9 @@ def answered(sentence: Sentence) -> SpokenName | None:
     """Return the name at the start of an answer to "what is your name?"; a single word suffices."""
     for pattern in sentence.pack.patterns("people", "answer"):
         match = pattern.search(sentence.text)
-        if match and (spoken := _clean(match, sentence)) and not is_third_person(spoken, sentence):
-            return spoken
+        if match and (spoken := _clean(match, sentence)):
+            after = sentence.text.partition(spoken.full)[2]
+            return None if sentence.pack.matches("people", "third_person", after) else spoken
     return None
 
 

@@ -32,9 +32,10 @@ MIN_DISTINCTIVE = 4  # letters of a company's word
 def wrong_number(turns: Turns) -> bool:
     """Return whether either party reports a wrong number in the opening: no such person, "what number did you dial"."""
     opening = [turn for turn in turns if turn.role is not Role.UNKNOWN and not turn.turn.machine][:OPENING_TURNS]
-    exchanges = (f"{before.text} / {turn.text}" for before, turn in pairwise(opening))
-    texts = (*(turn.text for turn in opening), *exchanges)
-    return any(opening[0].pack.matches("people", "not_here", text) for text in texts)
+    exchanges = [f"{before.text} / {turn.text}" for before, turn in pairwise(opening)]
+    return any(
+        opening[0].pack.matches("people", "not_here", text) for text in (*(turn.text for turn in opening), *exchanges)
+    )
 
 
 def match(party: Party, roster: Roster) -> dict[str, Any]:
@@ -67,8 +68,7 @@ def _is_in_passing(party: Party) -> bool:
         return False
     asks = ours.pack.matches("direction", "asks_for", ours.text) or any(asked_for(ours))
     is_first = all(claim.spoken.turn == 0 for claim in party.claims if claim.rank in (OWN, LATE))
-    is_theirs = any(turn.pack.matches("people", "thats_me", turn.text) for turn in party.turns[1:3] if turn.by_customer)
-    return asks and is_first and not is_theirs and party.first_names.isdisjoint(party.named_by_agent)
+    return asks and is_first and party.first_names.isdisjoint(party.named_by_agent)
 
 
 def _of_contacts(party: Party, contacts: tuple[Contact, ...]) -> dict[str, Any] | None:
@@ -211,7 +211,6 @@ def _of_company(contact: Contact, colleagues: list[Contact], party: Party) -> fl
     counts = [sum(f" {word} " in words for words in party.words) for word in distinctive]
     in_part = sum(min(count, 1) + 0.1 * (count > 1) for count in counts) / len(counts) if counts else 0.0
     shares_word = not {w for w in plain if w not in party.business}.isdisjoint(folded(company).split())
-    # a kind of business only tells namesakes apart: "Keith from the dental office"
     is_of_kind = any(f" {word} " in party.own_words for word in words & party.business)
     return in_part or 0.5 * shares_word or (-1.0 if company else 0.4 * is_of_kind)
 

@@ -89,27 +89,25 @@ def _after_transfer(claims: list[NameClaim], turns: Turns) -> list[NameClaim]:
     for turn in turns:
         if turn.by_customer and turn.pack.matches("people", "transfer", turn.text):
             at = turn.turn.index
-            spoken = (c.spoken for c in claims if at < c.spoken.turn <= at + 4 and c.rank >= ADDRESSED)
-            later = {word for name in spoken for word in parts(name.name)}
-            ours = (c.spoken for c in claims if c.spoken.turn <= at and c.rank >= CONFIRMED)
-            earlier = {word for name in ours for word in parts(name.name)}
-            if later and later.isdisjoint(earlier):
-                return [claim for claim in claims if claim.spoken.turn > at]
+            before, after = ([c for c in claims if (c.spoken.turn > at) is is_later] for is_later in (False, True))
+            spoken_to_now = [c for c in after if c.spoken.turn <= at + 4 and c.rank >= ADDRESSED]
+            words = {word for c in before if c.rank >= CONFIRMED for word in parts(c.spoken.name)}
+            if spoken_to_now and words.isdisjoint(word for c in spoken_to_now for word in parts(c.spoken.name)):
+                return after
     return claims
 
 
 def _without_relatives(claims: list[NameClaim], turns: Turns) -> list[NameClaim]:
     """Return the claims without persons named before "I'm his mother, Ann", unless by an introduction."""
-    theirs = [turn for turn in turns if turn.by_customer]
-    relatives = (turn.turn.index for turn in theirs if turn.pack.matches("people", "relative", turn.text))
-    last = max(relatives, default=0)
-    introduced = (spoken for turn in theirs for spoken in introductions(turn))
-    names = {parts(spoken.name)[0] for spoken in introduced if spoken.turn <= last}
-    return [
-        claim
-        for claim in claims
-        if claim.spoken.turn >= last or claim.rank in (ADDRESSED, DENIED) or parts(claim.spoken.name)[0] in names
-    ]
+    for before, turn in pairwise(turns):
+        is_relative = turn.by_customer and turn.pack.matches("people", "relative", turn.text)
+        if is_relative and (_asks_for_name(before) or any(introductions(turn))):
+            at = turn.turn.index
+            introduced = (s for t in turns if t.by_customer and t.turn.index <= at for s in introductions(t))
+            names = {parts(spoken.name)[0] for spoken in introduced}
+            others = [c for c in claims if c.spoken.turn < at and c.rank not in (ADDRESSED, DENIED)]
+            claims = [c for c in claims if c not in others or parts(c.spoken.name)[0] in names]
+    return claims
 
 
 def _longer(claim: NameClaim, turns: Turns) -> Iterator[NameClaim]:
@@ -325,14 +323,13 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...], memb
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
 
 
-def _first_names(turn: SpokenTurn, members: set[str]) -> Iterator[str]:
-    """Yield words of the turn that are first names, other than the team's and parts of longer names."""
+def _first_names(turn: SpokenTurn, team: set[str]) -> list[str]:
+    """Return words of the turn that are first names, other than the team's and parts of longer names."""
     greetings = turn.pack.words("people", "greetings")
-    for before, word in re.findall(rf"(?:\b([A-ZÀ-ÖØ-Þ][\w'-]*) )?({PROPER})", turn.text):
-        is_name = len(word) > 2 and (listed(word) or is_short_form(word))  # "Jo," is a German yes
-        is_alone = not before or before.lower() in greetings
-        if is_name and is_alone and folded(word) not in members and trimmed(word, turn.pack):
-            yield word
+    words = re.findall(rf"(?:\b([A-ZÀ-ÖØ-Þ][\w'-]*) )?({PROPER})", turn.text)
+    alone = [word for before, word in words if len(word) > 2 and (not before or before.lower() in greetings)]
+    names = [word for word in alone if listed(word) or is_short_form(word)]  # but "Jo," is a German yes
+    return [name for name in names if folded(name) not in team and trimmed(name, turn.pack)]
 
 
 def _denied(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:

@@ -109,23 +109,21 @@ class Party:
     @cached_property
     def gender(self) -> str | None:
         quote = self.facts["name"].evidence.quote if "name" in self.facts else ""
+        words = "|".join(titles())
         before = (
             word.strip(".")
             for claim in self.claims
             for turn in self.turns
             if claim.rank in (OWN, CONFIRMED) and turn.turn.index == claim.spoken.turn
-            for match in re.finditer(rf"((?:[^\W\d]+\.? ){{1,2}}){re.escape(claim.spoken.name)}\b", turn.text)
-            for word in _titles(match[1].split())
+            for match in re.finditer(rf"\b((?:(?i:{words})\.? ){{1,2}}){re.escape(claim.spoken.name)}\b", turn.text)
+            for word in match[1].split()
         )
         kinds = (of_title(word, self.language) for word in (*f"{quote} {self.name or ''}".split(), *before))
-        return next(filter(None, kinds), None) or self._of_own_name() or self._form_of_address()
-
-    def _of_own_name(self) -> str | None:
-        """Return the gender of the own first name: "monsieur Tremblay" is the husband of Denise Tremblay."""
         names = [words_of(claim.spoken.name) for claim in self.claims if claim.rank == OWN]
-        first = max(names, key=len, default=[])
+        first = max(names, key=len, default=[])  # "monsieur Tremblay" is the husband of Denise Tremblay
         is_certain = len(first) > 1 and listed(first[0]) and not any(set(first).isdisjoint(name) for name in names)
-        return of_first_name(first[0], self.language) if is_certain else None
+        of_own_name = of_first_name(first[0], self.language) if is_certain else None
+        return next(filter(None, kinds), None) or of_own_name or self._form_of_address()
 
     def _form_of_address(self) -> str | None:
         """Return the gender of the agent's form of address ("danke, Frau Magister", "Hallo, Frau Pham?")."""
@@ -185,11 +183,6 @@ class Party:
 def _is_part(claim: NameClaim, other: NameClaim) -> bool:
     words, whole = (set(folded(each.spoken.name).split()) for each in (claim, other))
     return words < whole and WEIGHTS[other.rank] >= WEIGHTS[claim.rank]
-
-
-def _titles(words: list[str]) -> list[str]:
-    """Return the titles at the end: none in "señorita. Habla" before a name."""
-    return [word for at, word in enumerate(words) if all(after.lower().strip(".") in titles() for after in words[at:])]
 
 
 def in_words(text: str) -> str:
