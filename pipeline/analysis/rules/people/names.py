@@ -276,8 +276,7 @@ def _claims_by_customer(
     asked = before is not None and _asks_for_name(before)
     agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
     explicit = list(introductions(turn))
-    introduced = (spoken for theirs in turns[:at] if theirs.by_customer for spoken in introductions(theirs))
-    earlier = {part for spoken in introduced for part in parts(spoken.name)}
+    earlier = {part for t in turns[:at] if t.by_customer for s in introductions(t) for part in parts(s.name)}
     others = {spoken.name for spoken in spoken_for(turn)} - {spoken.name for spoken in explicit}
     of_others = {word for name in others for word in parts(name)}  # "for my mother, Mrs. Hill, Jane Hill"
     begin = min((spoken.evidence.start for spoken in explicit), default=0.0)
