@@ -185,7 +185,8 @@ def _end_of_name(spoken: list[str], first: int, is_certain: bool, words: Pack) -
 def _first_names(language: str | None) -> frozenset[str]:
     """Return the first names of a language, or of all."""
     packs = [pack(language)] if language else [pack(code) for code in available()]
-    return frozenset().union(*(words.words("people", key) for words in packs for key in ("female_names", "male_names")))
+    names = (words.words("people", key) for words in packs for key in ("female_names", "male_names"))
+    return frozenset().union(*names, *(words.get("people", "short_names", {}) for words in packs))
 
 
 @cache

@@ -135,6 +135,7 @@ class Pack:
         quarters = self.get("dates", "quarters", [])
         return {
             "name": _NAME,
+            "relation": _alternatives(self.words("people", "relations")),
             "titled": rf"(?:(?P<title>{titles})\.? )?{_TITLED_NAME}",
             "company": _COMPANY,
             "weekday": rf"(?P<weekday>{_alternatives(self.weekdays)})s?",

@@ -23,8 +23,8 @@ REQUIRED: dict[str, str] = {
         titles not_names name_cues also_called particles surnames towns_and_brands
         determiners articles places common_endings company_or_place self addressed asked_name asked_for
         voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
-        of_another asked_another short_names its_me its_me_only thats_me relative greetings transfer transfer_to
-        not_here asked_company
+        relations of_another asked_another short_names its_me its_me_only thats_me relative greetings transfer
+        transfer_to not_here asked_company
         not_a_contact after_name answers_by_surname colleague female_titles male_titles female_names
         male_names female_endings male_endings business given asked_given
     """,

@@ -1,5 +1,6 @@
 """Matches titles and first names: "Herr Sievers" is Holger, not Ines. None means doubt."""
 
+import re
 from functools import cache
 
 from pipeline.language.pack import available, pack
@@ -66,8 +67,10 @@ def differ(first_name: str, second_name: str, language: str | None) -> bool:
 def short_form(first_name: str, second_name: str) -> bool:
     """Return whether one is short for the other: Bill is William, Encarna Encarnación; Dan is not Dana."""
     short, full = sorted((folded(first_name), folded(second_name)), key=len)
-    is_start = len(short) >= 3 and len(full) - len(short) >= 3 and full.startswith(short)
-    return is_start or _is_usual(first_name, second_name)
+    stem = re.sub(r"(.)\1$", r"\1", re.sub(r"(?:ie|[iy])$", "", short))  # Paty of Patricia, Steffi of Stefanie
+    is_start = len(full) - len(short) >= 3 and any(len(s) >= 3 and full.startswith(s) for s in (short, stem))
+    is_end = len(short) >= 4 and full.endswith(short) and not listed(short)  # Cida of Aparecida
+    return is_start or is_end or _is_usual(first_name, second_name)
 
 
 def _is_usual(first_name: str, second_name: str) -> bool:

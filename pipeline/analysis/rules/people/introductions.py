@@ -128,11 +128,10 @@ def spoken_of(spoken: SpokenName, sentence: Sentence) -> bool:
     """Return whether the sentence is about the person, who is then neither its speaker nor addressed: "Dr. Brook is
     away", "an appointment with Dr. Brook".
     """
-    at = sentence.text.find(spoken.full)
-    before, after = sentence.text[: max(at, 0)], sentence.text[at + len(spoken.full) :]
-    return at >= 0 and (
-        sentence.pack.matches("people", "third_person", after) or sentence.pack.matches("people", "spoken_of", before)
-    )
+    before, name, after = sentence.text.partition(spoken.full)
+    after = re.sub(r"^ [A-ZÀ-ÖØ-Þ][\w-]+", "", after)  # the rest of the name
+    is_third = sentence.pack.matches("people", "third_person", after)
+    return bool(name) and (is_third or sentence.pack.matches("people", "spoken_of", before))
 
 
 def plausible(name: str, source: str, words: Pack) -> bool:
@@ -169,6 +168,8 @@ def trimmed(name: str, words: Pack, titled: bool = False, with_cue: bool = False
     parts = [re.sub(r"'s$", "", part) for part in name.split()]
     unlikely |= {part.lower() for part in parts if re.search(r"'(?:m|ve|ll|re|d|t)$", part)}
     unlikely -= {part.lower() for at, part in enumerate(parts) if _is_dated_name(parts, at, words, titled or with_cue)}
+    while len(parts) > 1 and parts[0].lower() in words.words("people", "greetings"):
+        parts.pop(0)
     while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0].lower() in PARTICLES):
         parts.pop(0)
     if parts and parts[0].islower() and not titled:
@@ -346,7 +347,8 @@ def answered(sentence: Sentence) -> SpokenName | None:
     for pattern in sentence.pack.patterns("people", "answer"):
         match = pattern.search(sentence.text)
         if match and (spoken := _clean(match, sentence)):
-            return spoken
+            after = sentence.text.partition(spoken.full)[2]
+            return None if sentence.pack.matches("people", "third_person", after) else spoken
     return None
 
 
@@ -395,7 +397,8 @@ def spoken_to(turn: SpokenTurn, known_names: Iterable[str], is_edge: bool) -> It
             is_near = (
                 match.string.count(" ", 0, match.start()) < MAX_WORDS_BEFORE or not match.string[match.end() + 1 :]
             )
-            if match["title"] or (is_edge and is_near):
+            is_apart = match.string[match.end() :][:1] in _PAUSES or "," not in match.string[: match.start()]
+            if match["title"] or (is_edge and is_near and is_apart):
                 evidence = sentence.evidence(match.span())
                 yield SpokenName(match["name"], match.group(), evidence, turn.turn.index, turn.pack.language)
 
@@ -410,12 +413,13 @@ def known_by(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenNam
             before, after = match.string[: match.start()].rstrip(), match.string[match.end() :].lstrip()
             first, is_apart = before.rpartition(" ")[2], before[-1:] in _PAUSES or after[:1] in _PAUSES
             is_name = match["title"] or (is_apart and trimmed(match["name"], turn.pack) == match["name"])
-            if not (" " in match["name"] or is_name) or first.lower() in not_before:
+            is_whole = " " in match["name"] and (is_apart or "," not in sentence.text)
+            if not (is_whole or is_name) or first.lower() in not_before:
                 continue
-            is_whole = listed(first) and first[:1].isupper()  # "Siobhan Kearney", of whom only "Kearney" is known
-            name = f"{first} {match['name']}" if is_whole else match["name"]
+            is_first = listed(first) and first[:1].isupper()  # "Siobhan Kearney", of whom only "Kearney" is known
+            name = f"{first} {match['name']}" if is_first else match["name"]
             span = match.end() - len(name), match.end()
-            full = name if is_whole else match.group()
+            full = name if is_first else match.group()
             yield SpokenName(name, full, sentence.evidence(span), turn.turn.index, turn.pack.language)
 
 

@@ -5,13 +5,14 @@ Doubt is a valid result.
 
 import math
 import re
+from itertools import pairwise
 from typing import Any
 
 from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
 from pipeline.analysis.rules.people.companies import is_firm
 from pipeline.analysis.rules.people.gender import of_known
-from pipeline.analysis.rules.people.introductions import bare, words_of
-from pipeline.analysis.rules.people.names import OWN, NameClaim
+from pipeline.analysis.rules.people.introductions import asked_for, bare, words_of
+from pipeline.analysis.rules.people.names import LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.party import WEIGHTS, Party, in_words
 from pipeline.analysis.rules.people.similarity import LIKE, PART, name_fit, same_company, written
 from pipeline.analysis.talk import Turns
@@ -31,7 +32,10 @@ MIN_DISTINCTIVE = 4  # letters of a company's word
 def wrong_number(turns: Turns) -> bool:
     """Return whether either party reports a wrong number in the opening: no such person, "what number did you dial"."""
     opening = [turn for turn in turns if turn.role is not Role.UNKNOWN and not turn.turn.machine][:OPENING_TURNS]
-    return any(turn.pack.matches("people", "not_here", turn.text) for turn in opening)
+    exchanges = [f"{before.text} / {turn.text}" for before, turn in pairwise(opening)]
+    return any(
+        opening[0].pack.matches("people", "not_here", text) for text in (*(turn.text for turn in opening), *exchanges)
+    )
 
 
 def match(party: Party, roster: Roster) -> dict[str, Any]:
@@ -50,9 +54,21 @@ def match(party: Party, roster: Roster) -> dict[str, Any]:
 def _unknown(party: Party, roster: Roster) -> dict[str, Any]:
     if party.name and any(fit(bare(party.name), member) >= FIRST_NAME for member in roster.members):
         return _result("none", None, [], "the name is a team member's", 0.6)
+    if _is_in_passing(party):
+        return _result("none", None, [], "a person who answered for another", 0.6)
     if party.facts.keys() & {"name", "email", "phone"}:
         return _result("new", None, [], "new contact", 0.6)
     return _result("none", None, [], "no name is spoken", None)
+
+
+def _is_in_passing(party: Party) -> bool:
+    """Return whether they only said their name as they answered, and the agent asks for another and never uses it."""
+    ours = next((turn for turn in party.turns if turn.by_agent), None)
+    if ours is None or {"email", "phone"} & party.facts.keys():
+        return False
+    asks = ours.pack.matches("direction", "asks_for", ours.text) or any(asked_for(ours))
+    is_first = all(claim.spoken.turn == 0 for claim in party.claims if claim.rank in (OWN, LATE))
+    return asks and is_first and party.first_names.isdisjoint(party.named_by_agent)
 
 
 def _of_contacts(party: Party, contacts: tuple[Contact, ...]) -> dict[str, Any] | None:
@@ -120,13 +136,14 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
     colleagues = [
         c for c in party.contacts if c.company and contact.company and same_company(c.company, contact.company)
     ]
-    mentioned = (folded(c.name or "").partition(" ")[0] for c in colleagues if c.name)
+    relatives = [c for c in party.contacts if c.name and len(names) > 1 and folded(c.name).split()[-1] == names[-1]]
+    mentioned = (folded(c.name or "").partition(" ")[0] for c in (*colleagues, *relatives) if c.name)
     evidence = {
         "company": _of_company(contact, colleagues, party),
         "e-mail domain": _of_domain(contact, party),
         "the name in the e-mail address": _fit_of_local(party.text("email").partition("@")[0], contact.name or ""),
         "the agent uses the first name": 0.5 * (first in party.named_by_agent - claimed),
-        "a colleague is mentioned": 0.5
+        "a colleague or relative is mentioned": 0.5
         * any(f" {n} " in party.own_words for n in mentioned if n not in party.first_names.union(names)),
         "denied": -3.0
         * (not is_own and any(name_fit(name, contact.name or "", party.language) > 0 for name in party.denied)),
@@ -187,14 +204,15 @@ def _of_company(contact: Contact, colleagues: list[Contact], party: Party) -> fl
     firms = (c.name for c in colleagues if set(plain) <= set(folded(c.name or "").split()))
     if company and any(same_company(company, name) for name in (contact.company, *firms)):
         return 1.5
-    not_distinctive = party.business | set(folded(contact.name or "").split())
-    distinctive = {w for w in plain if len(w) >= MIN_DISTINCTIVE} - not_distinctive
+    words = {w for w in plain if len(w) >= MIN_DISTINCTIVE} - set(folded(contact.name or "").split())
+    distinctive = words - party.business
     if distinctive and any(in_words(contact.company) in words for words in party.words):
         return 1.5
     counts = [sum(f" {word} " in words for words in party.words) for word in distinctive]
     in_part = sum(min(count, 1) + 0.1 * (count > 1) for count in counts) / len(counts) if counts else 0.0
     shares_word = not {w for w in plain if w not in party.business}.isdisjoint(folded(company).split())
-    return in_part or 0.5 * shares_word or (-1.0 if company else 0.0)
+    is_of_kind = any(f" {word} " in party.own_words for word in words & party.business)
+    return in_part or 0.5 * shares_word or (-1.0 if company else 0.4 * is_of_kind)
 
 
 def _result(

@@ -22,6 +22,7 @@ from pipeline.analysis.rules.people.introductions import (
     introductions,
     known_by,
     mentioned,
+    parts,
     plausible,
     reached,
     spoken_for,
@@ -74,12 +75,39 @@ def claims_of(
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.name) not in team]
     claims = [claim for claim in claims if claim.rank == OWN or folded(claim.spoken.full) not in of_firms]
     claims = [claim for claim in claims if not _is_in_company(claim, companies, turns)]
+    claims = _without_relatives(_after_transfer(claims, turns), turns)
     letters = list(_letters(turns))
     written = tuple(c if c.rank == DENIED else _written(c, letters, turns) for c in _without_denied(claims))
     word = next((item for item in letters if item[2]), None)
     if word and all(claim.rank == DENIED for claim in written):
         return (*written, claim_of(Fact(word[0].capitalize(), word[1], is_spelled=True)))
     return written
+
+
+def _after_transfer(claims: list[NameClaim], turns: Turns) -> list[NameClaim]:
+    """Return the claims after the other party transfers the call to a person who is named at once."""
+    for turn in turns:
+        if turn.by_customer and turn.pack.matches("people", "transfer", turn.text):
+            at = turn.turn.index
+            before, after = ([c for c in claims if (c.spoken.turn > at) is is_later] for is_later in (False, True))
+            spoken_to_now = [c for c in after if c.spoken.turn <= at + 4 and c.rank >= ADDRESSED]
+            words = {word for c in before if c.rank >= CONFIRMED for word in parts(c.spoken.name)}
+            if spoken_to_now and words.isdisjoint(word for c in spoken_to_now for word in parts(c.spoken.name)):
+                return after
+    return claims
+
+
+def _without_relatives(claims: list[NameClaim], turns: Turns) -> list[NameClaim]:
+    """Return the claims without persons named before "I'm his mother, Ann", unless by an introduction."""
+    for before, turn in pairwise(turns):
+        is_relative = turn.by_customer and turn.pack.matches("people", "relative", turn.text)
+        if is_relative and (_asks_for_name(before) or any(introductions(turn))):
+            at = turn.turn.index
+            introduced = (s for t in turns if t.by_customer and t.turn.index <= at for s in introductions(t))
+            names = {parts(spoken.name)[0] for spoken in introduced}
+            others = [c for c in claims if c.spoken.turn < at and c.rank not in (ADDRESSED, DENIED)]
+            claims = [c for c in claims if c not in others or parts(c.spoken.name)[0] in names]
+    return claims
 
 
 def _longer(claim: NameClaim, turns: Turns) -> Iterator[NameClaim]:
@@ -235,7 +263,7 @@ def _claims(turns: Turns, contact_names: tuple[str, ...], team: frozenset[str]) 
             theirs += 1
             yield from _claims_by_customer(turns, at, theirs <= OPENING, contact_names, known_names)
         elif turn.by_agent:
-            yield from _claims_by_agent(turns, at, contact_names)
+            yield from _claims_by_agent(turns, at, contact_names, members)
             yield from _claims_without_pauses(turn, at in (*ours[:EDGES], *ours[-EDGES:]), known_names)
 
 
@@ -248,16 +276,21 @@ def _claims_by_customer(
     asked = before is not None and _asks_for_name(before)
     agent = {folded(spoken.name) for ours in turns[:at] if ours.by_agent for spoken in introductions(ours)}
     explicit = list(introductions(turn))
+    earlier = {part for t in turns[:at] if t.by_customer for s in introductions(t) for part in parts(s.name)}
     others = {spoken.name for spoken in spoken_for(turn)} - {spoken.name for spoken in explicit}
+    of_others = {word for name in others for word in parts(name)}  # "for my mother, Mrs. Hill, Jane Hill"
     begin = min((spoken.evidence.start for spoken in explicit), default=0.0)
-    parts = {part for spoken in explicit for part in folded(spoken.name).split()}
+    names = {part for spoken in explicit for part in parts(spoken.name)}
     for introduced in _self_named(turn, asked, opening, contact_names):
         spoken = _without_agent(introduced, agent)
         if introduced not in explicit and folded(spoken.name.split()[0]) in agent:
             continue  # "Dime, Marta.", to Marta
         is_earlier = spoken.evidence.start < begin  # "it's for Al Roe, I'm his son, Ed"
-        is_another = is_earlier and parts.isdisjoint(folded(spoken.name).split())
-        if spoken.name not in others:
+        words = set(folded(spoken.name).split())
+        is_second = introduced not in explicit and not asked and earlier and words - earlier  # "Yes, Joan Hill, my mum"
+        is_another = is_second or (is_earlier and words.isdisjoint(names))
+        is_others = not of_others.isdisjoint(words) and any(f"{name}, {spoken.name}" in turn.text for name in others)
+        if spoken.name not in others and not is_others and (introduced in explicit or of_others.isdisjoint(words)):
             is_own = (asked or opening or _whole(spoken)) and not is_another
             yield NameClaim(spoken, OWN if is_own else LATE)
     for spoken in known_by(turn, not_ours) if opening or asked else ():
@@ -269,7 +302,7 @@ def _claims_by_customer(
             yield NameClaim(alone, LATE)  # it counts if it contains the name: "With a K. Kate Willis."
 
 
-def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
+def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...], members: set[str]) -> Iterator[NameClaim]:
     reply = turns[at + 1] if at + 1 < len(turns) else None
     if reply and reply.role is Role.CUSTOMER and reply.pack.matches("people", "thats_me", reply.text):
         yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))
@@ -280,13 +313,22 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...]) -> I
         return  # "Mrs Hill?" - "I'm her sister."
     agreed = _is_confirmed(turns, at)
     ours = {spoken.name for spoken in introductions(turns[at]) if not spoken.titled}
-    spoken_to = (*addresses(turns[at]), *called(turns[at], contact_names))
+    spoken_to = (*addresses(turns[at]), *called(turns[at], (*contact_names, *_first_names(turns[at], members))))
     for spoken in spoken_to:
         if agreed is False and _is_asked(spoken, turns[at]):
             continue  # "Good morning, Ms. Hill. Is this a bad time?" - "No, no." is about the time
         is_likely = agreed or _whole(spoken) or spoken.name in contact_names
         if spoken.name not in ours and is_likely:
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
+
+
+def _first_names(turn: SpokenTurn, team: set[str]) -> list[str]:
+    """Return words of the turn that are first names, other than the team's and parts of longer names."""
+    greetings = turn.pack.words("people", "greetings")
+    words = re.findall(rf"(?:\b([A-ZÀ-ÖØ-Þ][\w'-]*) )?({PROPER})", turn.text)
+    alone = [word for before, word in words if len(word) > 2 and (not before or before.lower() in greetings)]
+    names = [word for word in alone if listed(word) or is_short_form(word)]  # but "Jo," is a German yes
+    return [name for name in names if folded(name) not in team and trimmed(name, turn.pack)]
 
 
 def _denied(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:

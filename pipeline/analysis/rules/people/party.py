@@ -6,14 +6,14 @@ from functools import cached_property
 
 from pipeline.analysis.rules.people.agent import fit
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.gender import listed, of_title
+from pipeline.analysis.rules.people.gender import listed, of_first_name, of_title
 from pipeline.analysis.rules.people.introductions import bare, introductions, words_of
 from pipeline.analysis.rules.people.names import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.similarity import name_fit, written
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Member
 from pipeline.domain.speech import Role
-from pipeline.language.pack import pack
+from pipeline.language.pack import pack, titles
 from pipeline.language.spoken.emails import emails
 from pipeline.language.spoken.phonetics import folded
 from pipeline.language.spoken.spelling import spelled_words
@@ -109,16 +109,21 @@ class Party:
     @cached_property
     def gender(self) -> str | None:
         quote = self.facts["name"].evidence.quote if "name" in self.facts else ""
+        words = "|".join(titles())
         before = (
             word.strip(".")
             for claim in self.claims
             for turn in self.turns
             if claim.rank in (OWN, CONFIRMED) and turn.turn.index == claim.spoken.turn
-            for match in re.finditer(rf"((?:[^\W\d]+\.? ){{1,2}}){re.escape(claim.spoken.name)}\b", turn.text)
+            for match in re.finditer(rf"\b((?:(?i:{words})\.? ){{1,2}}){re.escape(claim.spoken.name)}\b", turn.text)
             for word in match[1].split()
         )
-        titles = (of_title(word, self.language) for word in (*f"{quote} {self.name or ''}".split(), *before))
-        return next(filter(None, titles), None) or self._form_of_address()
+        kinds = (of_title(word, self.language) for word in (*f"{quote} {self.name or ''}".split(), *before))
+        names = [words_of(claim.spoken.name) for claim in self.claims if claim.rank == OWN]
+        first = max(names, key=len, default=[])  # "monsieur Tremblay" is the husband of Denise Tremblay
+        is_certain = len(first) > 1 and listed(first[0]) and not any(set(first).isdisjoint(name) for name in names)
+        of_own_name = of_first_name(first[0], self.language) if is_certain else None
+        return next(filter(None, kinds), None) or of_own_name or self._form_of_address()
 
     def _form_of_address(self) -> str | None:
         """Return the gender of the agent's form of address ("danke, Frau Magister", "Hallo, Frau Pham?")."""
@@ -131,10 +136,10 @@ class Party:
             for match in re.finditer(pattern, turn.text):
                 first, second = match[1], match[2]
                 kind = of_title(first, self.language)
-                titles = turn.pack.words("people", "titles")
                 if second is None and first.lower() in turn.pack.words("text", "stopwords"):
                     continue  # "Seu e-mail"
-                if kind and (second is None or second.lower() in titles or folded(second) in name_words):
+                is_title = second and (second.lower() in titles() or folded(second) in name_words)
+                if kind and (second is None or is_title):
                     return kind
         return None
 

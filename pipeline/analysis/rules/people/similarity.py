@@ -44,18 +44,24 @@ def _word_fit(spoken: str, stored: str, language: str | None, is_last: bool) -> 
 
     if written(spoken) == written(stored):
         return 1.0
-    if folded(spoken) == folded(stored):
-        return SHORT
+    surnames = [set(written(name).split("-")) for name in (spoken, stored)]
+    if folded(spoken) == folded(stored) or (is_last and not surnames[0].isdisjoint(surnames[1])):
+        return SHORT  # Diaz of Diaz-Lopez
     if not is_last and differ(spoken, stored, language):
         return 0.0
     if not is_last and short_form(spoken, stored):
         return LIKE if may_differ(spoken, stored) else SHORT
-    if not is_last and listed(spoken) and listed(stored) and not alike(spoken, stored, language):
-        return 0.0  # Marina, Mariana
+    are_sure = language in ("es", "pt") and _vowels(spoken) != _vowels(stored)  # each vowel has one sound
+    if not is_last and listed(spoken) and listed(stored) and (are_sure or not alike(spoken, stored, language)):
+        return 0.0  # Marina, Mariana; Romina, Ramona
     initial, name = sorted((folded(word).rstrip(".") for word in (spoken, stored)), key=len)
     min_ratio = MIN_RATIO_OF_SOUND if alike(spoken, stored, language) else MIN_RATIO
     is_initial = len(initial) == 1 and name.startswith(initial)
     return LIKE if is_initial or fuzz.ratio(initial, name) >= min_ratio else 0.0
+
+
+def _vowels(name: str) -> str:
+    return re.sub(r"[^aeiou]", "", folded(name).replace("y", "i"))
 
 
 def written(name: str) -> str:
