@@ -24,7 +24,6 @@ _LONG = frozenset(
     {EntityKind.CARD, EntityKind.IBAN, EntityKind.ACCOUNT, EntityKind.NATIONAL_ID, EntityKind.PHONE,
      EntityKind.SPELLED_NAME}
 )  # fmt: skip
-_SPLIT = _LONG | {EntityKind.BIRTH_DATE}
 _ASKED = _LONG - {EntityKind.SPELLED_NAME} | {
     EntityKind.CARD_CODE,
     EntityKind.CARD_EXPIRY,
@@ -112,7 +111,11 @@ def _kind_nearby(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | No
                 break
             if at in channel.taken:
                 is_announced = cue and cue.channel == line.channel and at < cue.last < row.first
-                if channel.taken[at] in _SPLIT and not is_announced and not _is_stopword(line, at):
+                if (
+                    channel.taken[at] in _LONG | {EntityKind.BIRTH_DATE}
+                    and not is_announced
+                    and not _is_stopword(line, at)
+                ):
                     return channel.taken[at]
                 break
             words += line.lower[at].isalnum()

@@ -50,10 +50,7 @@ class Line:
 
     def ends_sentence(self, token: int) -> bool:
         """Return whether a sign ends a sentence, and is not inside a word ("49.46", "tom.miller")."""
-        if self.lower[token] not in ".?!;":
-            return False
-        after = self.tokens[token].end()
-        return not self.text[after : after + 1].isalnum()
+        return self.lower[token] in ".?!;" and not self.text[(end := self.tokens[token].end()) : end + 1].isalnum()
 
     def sure(self, tokens: list[int]) -> float:
         """Return the mean confidence of tokens."""

@@ -24,7 +24,6 @@ MAX_UTTERANCE = 40  # tokens of a request after its cue
 MAX_SIGNAL = 3  # words of an utterance that lets the other party continue: "okay, go ahead"
 MIN_FIGURES, MIN_STATED_FIGURES, MIN_SURE = 2, 3, 6  # digits of an answer, of an announced value, of no amount
 MIN_FLUENT, SURE = 5, 0.85  # words without a digit that are recognized with this mean confidence are another answer
-MAX_IN_DOUBT = 5  # words of a segment with one in doubt
 MIN_WHOLE = 3  # digits of a value of another kind than those of `WHOLE`
 _CARD = frozenset({EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY})
 ALWAYS = frozenset({EntityKind.CARD, EntityKind.CARD_CODE, EntityKind.IBAN, EntityKind.NATIONAL_ID})
@@ -33,8 +32,7 @@ KINDS = ALWAYS | _CARD | {
     EntityKind.ACCOUNT, EntityKind.PHONE, EntityKind.BIRTH_DATE, EntityKind.PASSWORD, EntityKind.EMAIL,
     EntityKind.ADDRESS,
 }  # fmt: skip
-OF_WORDS = frozenset({EntityKind.EMAIL, EntityKind.SPELLED_NAME})
-"""Kinds of which words in doubt are hidden: the recognizer does not write them as letters."""
+OF_WORDS = frozenset({EntityKind.EMAIL, EntityKind.SPELLED_NAME})  # hidden where half of the words are in doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +51,11 @@ def hide(channels: Sequence[Channel]) -> None:
     for asking in channels:
         for cue in asking.cues.cues:
             if cue.channel == asking.line.channel and cue.kind in (KINDS | OF_WORDS).intersection(asking.policy.kinds):
-                for channel, stretch in stretches_of(channels, asking, cue):
+                for channel, stretch in of_cue(channels, asking, cue):
                     _hide(channel, stretch)
 
 
-def stretches_of(channels: Sequence[Channel], asking: Channel, cue: Cue) -> Iterator[tuple[Channel, Stretch]]:
+def of_cue(channels: Sequence[Channel], asking: Channel, cue: Cue) -> Iterator[tuple[Channel, Stretch]]:
     """Yield what may be the value of a cue of one channel: what others answer, or what follows the cue's verb."""
     others = [each for each in channels if each is not asking]
     last = _end_of_utterance(asking.line, cue.last)
@@ -215,13 +213,14 @@ def _is_value(channel: Channel, stretch: Stretch, tokens: list[int]) -> bool:
         return False
     words = {line.lower[at] for at in tokens}
     counts = [figures_of(line, at) for at in tokens]
+    denies = not words.isdisjoint(language.words("redaction", "no_value"))
     if kind in OF_WORDS:
         has_dot = not words.isdisjoint(language.words("contact", "dot"))
         is_host = has_dot or any(channel.taken.get(at) is kind for at in tokens)
         if kind is EntityKind.EMAIL and (is_host or (stretch.is_asked and line.mixed)):
             return is_host
-        doubts = any(line.words[at].confidence < DOUBTFUL and not _is_small(line, at) for at in tokens)
-        return doubts and other_words(line, tokens, counts) <= MAX_IN_DOUBT
+        doubts = sum(line.words[at].confidence < DOUBTFUL and not _is_small(line, at) for at in tokens)
+        return doubts > 0 and other_words(line, tokens, counts) <= 2 * doubts and not denies
     is_year = [line.lower[at][:2] for at, count in zip(tokens, counts, strict=True) if count] in (["19"], ["20"])
     is_amount = sum(counts) < MIN_SURE and not words.isdisjoint(language.words("redaction", "units"))
     if is_amount or (is_year and kind is not EntityKind.BIRTH_DATE):
@@ -231,7 +230,6 @@ def _is_value(channel: Channel, stretch: Stretch, tokens: list[int]) -> bool:
         is_free = kind is EntityKind.ADDRESS or (stretch.is_asked and kind in ALWAYS)
         return is_free or others <= max(MAX_WORDS, len(tokens) - counts.count(0))
     is_fluent = len(tokens) >= MIN_FLUENT and not any(counts) and line.sure(tokens) >= SURE
-    denies = not words.isdisjoint(language.words("redaction", "no_value"))
     return stretch.is_asked and kind in ALWAYS and not (is_question(line, tokens) or is_fluent or denies)
 
 

@@ -49,6 +49,7 @@ HIDDEN = [
 # The same doubt before another answer, and the same answer without doubt
 STAYS = {
     "en": [
+        ("When is your ~trip?", "April 12."), ("When is your ~trip?", "In April."),
         ("How many ~wheels do you want?", "Twenty five."), ("Where is your ~parcel?", "It took 340 miles."),
         ("Please tell me your ~pain.", "I don't remember 7-8."), ("", "The ~Expo is in 2026."),
         ("Please tell me your plan.", "It's Rocket Falcon 7-8."), ("", "The expo is April 28."), ("", "Clio 304-2"),
@@ -56,18 +57,22 @@ STAYS = {
         ("", "The ~battle of is 350 dollars."), ("Where do you work?", "At ~NASA."),
     ],
     "es": [
+        ("¿Cuándo es su ~viaje?", "El 12 de abril."),
         ("¿Cuántas ~cajas quiere?", "Veinticinco."), ("", "El ~verso es de 1976."), ("", "el 3056."),
         ("", "El verso es 5 6 2 euros."), ("¿Dónde trabaja?", "En ~OMNGU."),
     ],
     "fr": [
+        ("Quand est votre ~voyage ?", "Le 12 avril."),
         ("Combien de ~boîtes ?", "Vingt-cinq."), ("", "Le ~civet est de 1976."),
         ("Où travaillez-vous ?", "À la ~WLKR."), ("", "Le ~civet est à 642 euros."),
     ],
     "de": [
+        ("Wann ist Ihre ~Reise?", "Am 12. April."),
         ("Wie viele ~Kisten?", "Fünfundzwanzig."), ("", "Die ~Prinzessin ist von 1976."),
         ("", "Die ~Prinzessin ist 562 Meter weg."), ("Wo arbeiten Sie?", "Bei ~NEMMANN."),
     ],
     "pt": [
+        ("Quando é a sua ~viagem?", "Em 12 de abril."),
         ("Quantas ~caixas?", "Vinte e cinco."), ("", "O ~severo é de 1976."), ("", "O ~severo é 642 euros."),
         ("Onde trabalha?", "Na ~SLVRA."),
     ],
