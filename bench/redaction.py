@@ -1,15 +1,15 @@
 """How much of the personal data in calls is found, and what is hidden that is none?
 
-    python -m bench.redaction [--seed N] [--per-cell N] [--sound N] [--piper MODEL] [--spliced N]
+    python -m bench.redaction [--seed N] [--per-cell N] [--sound N] [--pico COMMAND] [--spliced N]
         [--read N --digits FOLDER --librispeech FOLDER] [--asterisk FOLDER] [--work FOLDER] [--again] [--pii FILE]
         [--json FILE]
 
 - Planted: calls in five languages with one secret each (`lib/planted_secrets.py`), recall by kind and language. A
   secret counts as found if no word of it is left. Cards, codes and expiries: with the kinds of a card only.
 - `--sound`: as many calls per kind and language, spoken and recognized by Whisper base (`lib/planted_sound.py`): by
-  espeak-ng, or in English by a voice of Piper. `--spliced`: the digits as people recorded them, in three languages.
-  `--read`: digits of the Free Spoken Digit Dataset after a sentence of LibriSpeech. With `--work`, what is recognized
-  is stored there, a file per call, and a run that was stopped continues.
+  espeak-ng, or by SVOX Pico, which does not speak Portuguese. `--spliced`: the digits as people recorded them, in
+  three languages. `--read`: digits of the Free Spoken Digit Dataset after a sentence of LibriSpeech. With `--work`,
+  what is recognized is stored there, a file per call, and a run that was stopped continues.
   A secret counts as found if nothing of its form is left in the turns that carry it, as recognized if half of its
   digits are in the words, and as hidden in sound if at most 0.1 s of each of its words is audible in the redacted
   sound (`lib/planted_score.py`). `--again`: tiny.en, or base where the call is not English, recognizes that sound, and
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.lib import planted_score, planted_secrets, planted_sound
+from bench.lib import pico, planted_score, planted_secrets, planted_sound
 from bench.lib.intervals import wilson
 from bench.lib.planted_secrets import LANGUAGES, PlantedCall
 from bench.real import outputs
@@ -253,10 +253,11 @@ def spoken(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.sound:
         calls = planted_sound.spoken_calls(args.seed, args.half, args.sound)
-        if args.piper:
-            calls = (call for call in calls if call.language == "en")
-        say = planted_sound.piper(args.piper) if args.piper else planted_sound.espeak
-        run("sound", "Planted, on synthetic sound", calls, say)
+        if args.pico:
+            voiced = (call for call in calls if call.language in pico.VOICES)
+            run("pico", "Planted, as SVOX Pico says it", voiced, planted_sound.pico(args.pico))
+        else:
+            run("sound", "Planted, as espeak-ng says it", calls, planted_sound.espeak)
     if args.spliced:
         calls = planted_sound.prompted_calls(args.seed, args.half, args.spliced)
         run("spliced", "Planted, with recorded digits", calls, planted_sound.prompts(sources))
@@ -274,7 +275,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--per-cell", type=int, default=11, help="calls per kind and language")
     parser.add_argument("--sound", type=int, default=0, help="calls per kind and language that are spoken")
-    parser.add_argument("--piper", type=Path, help="a voice of Piper, instead of espeak-ng")
+    parser.add_argument("--pico", help="the command of SVOX Pico, pico2wave, instead of espeak-ng")
     parser.add_argument("--spliced", type=int, default=0, help="calls per kind and language with recorded digits")
     parser.add_argument("--asterisk", type=Path, help="where the packages of Asterisk's sounds are unpacked")
     parser.add_argument("--read", type=int, default=0, help="calls per kind with digits and a sentence read by people")

@@ -1,16 +1,13 @@
 """Speaks planted calls and recognizes them; what is recognized may be stored, so that a run can be continued.
 
-Voices: espeak-ng in five languages, a voice of Piper, or digits that people recorded in place of the turns that carry
+Voices: espeak-ng in five languages, SVOX Pico in four, or digits that people recorded in place of the turns that carry
 the secret: those of a telephone system (Debian's Asterisk sounds, `bench.real.sources`), or of the Free Spoken Digit
 Dataset after a real sentence of LibriSpeech.
 """
 
 import asyncio
-import io
 import random
-import subprocess
 import tempfile
-import wave
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import soundfile
-import soxr
 from pydantic import TypeAdapter
 
 from bench.lib import espeak as library
+from bench.lib import pico as pico_library
 from bench.lib import planted_secrets
 from bench.lib.planted_secrets import KINDS, LANGUAGES, PlantedCall, Turn
 from bench.real.sources import PROMPT_VOICES, Half, Sources, load
@@ -90,26 +87,30 @@ def engine(model: str = "base") -> Engine:
 
 
 def espeak(call: PlantedCall, turn: Turn) -> SpokenTurn:
-    """Return a turn as espeak-ng says it; stopwords in a secret need no time: they say nothing about it."""
+    """Return a turn as espeak-ng says it."""
     sound, spans = library.speak(turn.words, call.language)
-    language = pack(call.language)
-    common = language.words("text", "stopwords") - frozenset(language.numbers)
-    carry = [at for at in sorted(turn.secret) if len(turn.words[at]) == 1 or turn.words[at] not in common]
-    shift = SAMPLE_RATE // 4
-    seconds = [(span[0] + 0.25, span[1] + 0.25) for at in carry if (span := spans[at])]
-    return SpokenTurn(np.pad(sound, shift), tuple(seconds))
+    return _timed(sound, [span for at in _carrying(call, turn) if (span := spans[at])])
 
 
-def piper(model: Path) -> Say:
-    """Return a voice of Piper in its language."""
+def pico(command: str) -> Say:
+    """Return the voices of SVOX Pico, which has four of the languages."""
 
     def say(call: PlantedCall, turn: Turn) -> SpokenTurn:
-        with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-            command = ["piper", "-m", str(model), "-f", file.name, "--", " ".join(turn.words)]
-            subprocess.run(command, check=True, capture_output=True, timeout=60)
-            return SpokenTurn(_sound(Path(file.name).read_bytes()))
+        return _timed(*pico_library.speak(command, turn.words, call.language, _carrying(call, turn)))
 
     return say
+
+
+def _carrying(call: PlantedCall, turn: Turn) -> list[int]:
+    """Return the words of a secret that need a time: stopwords in it say nothing about it."""
+    language = pack(call.language)
+    common = language.words("text", "stopwords") - frozenset(language.numbers)
+    return [at for at in sorted(turn.secret) if len(turn.words[at]) == 1 or turn.words[at] not in common]
+
+
+def _timed(sound: Sound, spans: Sequence[tuple[float, float]]) -> SpokenTurn:
+    shift = SAMPLE_RATE // 4
+    return SpokenTurn(np.pad(sound, shift), tuple((start + 0.25, end + 0.25) for start, end in spans))
 
 
 def prompts(sources: Sources) -> Say:
@@ -209,13 +210,6 @@ def _is_symbols(call: PlantedCall, letters: bool) -> bool:
 def said_digits(turn: Turn, language: str) -> str:
     spoken = " ".join(turn.words[at] for at in sorted(turn.secret))
     return "".join(run.text for run in digit_runs(spoken, pack(language), min_digits=1))
-
-
-def _sound(wav: bytes) -> Sound:
-    with wave.open(io.BytesIO(wav)) as file:
-        samples = np.frombuffer(file.readframes(-1), dtype=np.int16).astype(np.float32) / 32768
-        rate = file.getframerate()
-    return np.pad(soxr.resample(samples, rate, SAMPLE_RATE), SAMPLE_RATE // 4).astype(np.float32)
 
 
 def speak(call: PlantedCall, say: Say) -> list[SpokenTurn]:

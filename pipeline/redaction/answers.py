@@ -78,7 +78,7 @@ def partly_of(line: Line, cues: Cues) -> Iterator[tuple[Cue, list[int]]]:
 def _sentences(line: Line, first: int) -> Iterator[list[int]]:
     tokens = range(first, min(first + MAX_PARTLY, len(line.tokens)))
     of_turn = [at for at in tokens if line.words[at].text == line.words[first].text]
-    for start in (first, *(at + 1 for at in of_turn[:-1] if line.lower[at] in _ENDS)):
+    for start in (first, *(at + 1 for at in of_turn[:-1] if line.ends_sentence(at))):
         yield from _taken(line, start, MAX_PARTLY, joins=False)
 
 
@@ -141,7 +141,7 @@ def after_verb(line: Line, cue: Cue) -> int | None:
     """Return the token after the verb that states a value, at most four words after the cue."""
     for at in range(cue.last + 1, min(len(line.tokens), cue.last + 6)):
         word = line.lower[at]
-        is_over = word in _ENDS or line.words[at].text != line.words[cue.last].text
+        is_over = line.ends_sentence(at) or line.words[at].text != line.words[cue.last].text
         if is_over or word in line.packs[at].words("redaction", "no_value"):
             return None
         if word == ":" or word in line.packs[at].words("redaction", "states"):
@@ -155,7 +155,7 @@ def _answer(line: Line, cue: Cue) -> int | None:
     while at < len(line.tokens) and line.channel == cue.channel and line.words[at].text == line.words[cue.last].text:
         if line.lower[at] == "?":
             return at + 1
-        if line.lower[at] in _ENDS and line.words[min(at + 1, len(line.words) - 1)].text == line.words[at].text:
+        if line.ends_sentence(at) and line.words[min(at + 1, len(line.words) - 1)].text == line.words[at].text:
             return None
         at += 1
         if at - cue.last > MAX_VALUE:
@@ -205,7 +205,7 @@ def _stop(line: Line, at: int, tokens: list[int], joining: bool) -> _Stop | None
     word, language = line.lower[at], line.packs[at]
     if tokens and line.words[at].text != line.words[tokens[0]].text:
         return _Stop.OVER
-    if word in _ENDS or (tokens and line.words[at].start - line.words[tokens[-1]].end > 2.0):
+    if line.ends_sentence(at) or (tokens and line.words[at].start - line.words[tokens[-1]].end > 2.0):
         return _Stop.OVER
     denies, joins = (word in language.words("redaction", key) for key in ("no_value", "no_value_first"))
     if not (denies or (joins and joining)):

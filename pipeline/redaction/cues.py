@@ -99,7 +99,7 @@ def _of_line(line: Line) -> Iterator[Cue]:
                     first = line.token_at(match.start())
                     last = max(first, line.token_at(match.end()) - 1)
                     if first < len(line.words) and line.packs[first].language == language:
-                        yield _cue(kind, line, first, last)
+                        yield cue_at(kind, line, first, last)
 
 
 def _garbled(line: Line, exact: Collection[int]) -> Iterator[Cue]:
@@ -115,7 +115,7 @@ def _garbled(line: Line, exact: Collection[int]) -> Iterator[Cue]:
                 continue
             best = process.extractOne(joined, phrases.keys(), scorer=fuzz.ratio, score_cutoff=LIKE_ENOUGH)
             if best:
-                yield _cue(phrases[best[0]], line, first, last)
+                yield cue_at(phrases[best[0]], line, first, last)
                 break
 
 
@@ -126,7 +126,7 @@ def _phrases(language: str | None) -> dict[str, str]:
     return {folded(phrase).replace(" ", ""): kind for kind, phrases in kinds.items() for phrase in phrases}
 
 
-def _cue(kind: str, line: Line, first: int, last: int) -> Cue:
+def cue_at(kind: str, line: Line, first: int, last: int) -> Cue:
     return Cue(kind, line.channel, first, last, line.words[first].start, line.words[last].end, _to_end(line, last))
 
 

@@ -16,7 +16,7 @@ from pipeline.domain.redaction import (
 )
 from pipeline.domain.speech import Recognized
 from pipeline.language.pack import pack
-from pipeline.redaction import answers, leftovers, numbers, stretches, symbols, texts
+from pipeline.redaction import answers, doubtful, leftovers, numbers, stretches, symbols, texts
 from pipeline.redaction.channel import Channel
 from pipeline.redaction.cues import Cue, Cues, cues_of
 from pipeline.redaction.lines import Line, lines, main_language
@@ -83,6 +83,7 @@ def _entities(recognized: Recognized, policy: RedactionPolicy) -> Iterator[Entit
             if completes and not leftovers.is_answered(cue, first.start, first.text, ends):
                 channel.add(EntityKind(cue.kind), tokens, POSSIBLE)
     stretches.hide(redacted)
+    doubtful.hide(redacted)
     for channel in redacted:
         yield from channel.entities
 

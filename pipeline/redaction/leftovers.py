@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pipeline.domain.redaction import EntityKind
 from pipeline.redaction.channel import Channel
 from pipeline.redaction.cues import OTHER, Cue
-from pipeline.redaction.lines import Line
+from pipeline.redaction.lines import DOUBTFUL, Line
 from pipeline.redaction.numbers import LIKELY, MIN_PHONE, POSSIBLE, Value
 from pipeline.redaction.runs import Reading, Row
 
@@ -67,8 +67,8 @@ def _kind(channel: Channel, row: Row, ends: Ends) -> EntityKind | None:
     if not is_code or (cue and cue.kind == OTHER):
         return None
     soon = any(0 <= row.start - end <= MAX_CODE_SECONDS for end, _ in ends[EntityKind.CARD])
-    by_one = around <= MAX_AROUND_CODE and all(len(part.symbols) == 1 for part in row.parts)
-    return EntityKind.CARD_CODE if soon or by_one else None
+    is_said = all(len(part.symbols) == 1 for part in row.parts) or row.line.sure(row.taken) < DOUBTFUL
+    return EntityKind.CARD_CODE if soon or (is_said and around <= MAX_AROUND_CODE) else None
 
 
 def _is_birth(row: Row) -> bool:
@@ -107,11 +107,15 @@ def _kind_nearby(channel: Channel, row: Row, cue: Cue | None) -> EntityKind | No
     for places in (range(row.first - 1, -1, -1), range(row.last + 1, len(line.words))):
         words = 0
         for at in places:
-            if line.words[at].text != turn or words > MAX_TO_REST or line.lower[at] in ".?!;":
+            if line.words[at].text != turn or words > MAX_TO_REST or line.ends_sentence(at):
                 break
             if at in channel.taken:
                 is_announced = cue and cue.channel == line.channel and at < cue.last < row.first
-                if channel.taken[at] in _LONG and not is_announced and not _is_stopword(line, at):
+                if (
+                    channel.taken[at] in _LONG | {EntityKind.BIRTH_DATE}
+                    and not is_announced
+                    and not _is_stopword(line, at)
+                ):
                     return channel.taken[at]
                 break
             words += line.lower[at].isalnum()

@@ -13,6 +13,7 @@ from pipeline.language.spoken.numbers import TOKEN
 
 MAX_UNCLAIMED = 3.0  # seconds around a word without another one: a recognizer ends "61,456" early, or drops a digit
 MIN_UNWRITTEN = 0.4  # seconds without a word: inside of ordinary speech, 98 % of gaps are shorter
+DOUBTFUL = 0.45  # the confidence below which a word may be garbled
 MAX_WORDS_BRIDGED = 4  # words between two parts of one entity, which are hidden with it
 
 
@@ -46,6 +47,10 @@ class Line:
     def token_at(self, character: int) -> int:
         """Return the first token that begins at or after a character; the number of tokens if there is none."""
         return bisect_left(self.firsts, character)
+
+    def ends_sentence(self, token: int) -> bool:
+        """Return whether a sign ends a sentence, and is not inside a word ("49.46", "tom.miller")."""
+        return self.lower[token] in ".?!;" and not self.text[(end := self.tokens[token].end()) : end + 1].isalnum()
 
     def sure(self, tokens: list[int]) -> float:
         """Return the mean confidence of tokens."""

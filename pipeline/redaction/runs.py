@@ -106,7 +106,7 @@ class Row:
 
     @property
     def is_year(self) -> bool:
-        return len(self.raw) == 4 and self.raw[:2] in ("19", "20") and len(self.parts) <= 2
+        return self.raw[:2] in ("19", "20") and [len(part.symbols) for part in self.parts] in ([4], [2, 2])
 
 
 @cache
@@ -198,7 +198,10 @@ def _is_code(line: Line, at: int) -> bool:
         return False
     if len(word) == 4:
         return at > 0 and bool(_IBAN_HEAD.fullmatch(line.lower[at - 1]))
-    if at + 1 == len(line.tokens) or number_at(line.tokens, at + 1, line.packs[at + 1])[0] is None:
+    if at + 1 == len(line.tokens):
+        return False
+    is_mixed = word in _COUNTRIES and _MIXED.fullmatch(line.lower[at + 1])
+    if not is_mixed and number_at(line.tokens, at + 1, line.packs[at + 1])[0] is None:
         return False
     return word in _COUNTRIES or word not in line.packs[at].words("text", "stopwords")
 
@@ -223,7 +226,8 @@ def _closed(line: Line, parts: list[Part], corrected: bool) -> Iterator[Row]:
     if not parts:
         return
     cut = next((at for at in range(len(parts) - 1, -1, -1) if parts[at].opens), 0)
-    amount, decimal = _is_amount(line, parts[cut:]), _is_decimal(line, parts[cut:])
+    amount = _is_amount(line, parts[cut:])
+    decimal = _is_decimal(line, parts[cut:]) and not (cut and Row(line, tuple(parts[cut:])).is_year)
     if (amount or decimal) and cut:
         yield Row(line, tuple(parts[:cut]), corrected)
         parts = parts[cut:]

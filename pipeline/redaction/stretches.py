@@ -12,7 +12,7 @@ from pipeline.domain.redaction import Entity, EntityKind, EntityWords
 from pipeline.redaction.answers import MAX_TO_END, MAX_WORDS, after_verb, is_figure, is_own, is_stopword, opens
 from pipeline.redaction.channel import Channel
 from pipeline.redaction.cues import MAX_LOOK, Cue
-from pipeline.redaction.lines import MAX_UNCLAIMED, Line
+from pipeline.redaction.lines import DOUBTFUL, MAX_UNCLAIMED, Line
 from pipeline.redaction.numbers import POSSIBLE, WHOLE
 from pipeline.redaction.runs import interruptions
 
@@ -32,6 +32,7 @@ KINDS = ALWAYS | _CARD | {
     EntityKind.ACCOUNT, EntityKind.PHONE, EntityKind.BIRTH_DATE, EntityKind.PASSWORD, EntityKind.EMAIL,
     EntityKind.ADDRESS,
 }  # fmt: skip
+OF_WORDS = frozenset({EntityKind.EMAIL, EntityKind.SPELLED_NAME})  # hidden where half of the words are in doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +50,35 @@ def hide(channels: Sequence[Channel]) -> None:
     """Hide the values in the stretches of a call, besides what its channels hide."""
     for asking in channels:
         for cue in asking.cues.cues:
-            if cue.channel != asking.line.channel or cue.kind not in KINDS.intersection(asking.policy.kinds):
-                continue
-            others = [each for each in channels if each is not asking]
-            last = _end_of_utterance(asking.line, cue.last)
-            if _asks(asking.line, cue, last):
-                for answering in others or [asking]:
-                    _hide(answering, _answer(asking.line, answering.line, cue, last))
-            else:
-                first = after_verb(asking.line, cue)
-                if first is None:
-                    continue
-                end = cue.end + MAX_STATED
-                for other in others:
-                    end = _next_move(other.line, _first_from(other.line, cue.end), end)
-                _hide(asking, Stretch(EntityKind(cue.kind), first, cue.end, end, is_asked=False))
+            if cue.channel == asking.line.channel and cue.kind in (KINDS | OF_WORDS).intersection(asking.policy.kinds):
+                for channel, stretch in of_cue(channels, asking, cue):
+                    _hide(channel, stretch)
+
+
+def of_cue(channels: Sequence[Channel], asking: Channel, cue: Cue) -> Iterator[tuple[Channel, Stretch]]:
+    """Yield what may be the value of a cue of one channel: what others answer, or what follows the cue's verb."""
+    others = [each for each in channels if each is not asking]
+    last = _end_of_utterance(asking.line, cue.last)
+    if _asks(asking.line, cue, last):
+        for answering in others or [asking]:
+            yield answering, _answer(asking.line, answering.line, cue, last)
+        return
+    first = after_verb(asking.line, cue)
+    if first is None and cue.kind == EntityKind.SPELLED_NAME:
+        first = cue.last + 1
+    if first is not None:
+        end = cue.end + MAX_STATED
+        for other in others:
+            end = _next_move(other.line, _first_from(other.line, cue.end), end)
+        yield asking, Stretch(EntityKind(cue.kind), first, cue.end, end, is_asked=False)
 
 
 def _asks(line: Line, cue: Cue, last: int) -> bool:
     """Return whether a cue is the end of a request, whose speaker does not state the value."""
     language, first = line.packs[cue.first], cue.first
-    while first and cue.first - first < MAX_LOOK and _continues(line, first - 1) and line.lower[first - 1] not in ".?!":
+    while first and cue.first - first < MAX_LOOK and _continues(line, first - 1) and not line.ends_sentence(first - 1):
         first -= 1
-    end = next((at for at in range(cue.last + 1, last + 1) if line.lower[at] in ".?!"), last + 1)
+    end = next((at for at in range(cue.last + 1, last + 1) if line.ends_sentence(at)), last + 1)
     rest = [at for at in range(cue.last + 1, end) if line.lower[at].isalnum()]
     is_ordinary = " ".join(line.lower[cue.first : cue.last + 1]) in language.words("redaction", "not_asked")
     if is_ordinary or is_own(line, cue) or any(is_figure(line, at) for at in rest):
@@ -129,18 +136,18 @@ def _first_from(line: Line, second: float) -> int:
 def _hide(channel: Channel, stretch: Stretch) -> None:
     line, end, figures, has_value = channel.line, stretch.end, 0, False
     whole = WHOLE.get(stretch.kind, MIN_WHOLE)
-    for tokens in _segments(line, stretch):
+    for tokens in segments(line, stretch):
         taken = {at for at in tokens if channel.taken.get(at) in KINDS.intersection(channel.policy.kinds)}
-        if _opens(line, tokens) or (not taken and not _is_value(channel, stretch, tokens)):
-            if _opens(line, tokens) or (stretch.is_asked and not line.mixed):
+        if only_opens(line, tokens) or (not taken and not _is_value(channel, stretch, tokens)):
+            if only_opens(line, tokens) or (stretch.is_asked and not line.mixed):
                 continue
             end = min(end, line.words[tokens[0]].start)
             break
-        count = sum(_figures(line, at) for at in tokens)
-        hidden_figures = sum(_figures(line, at) for at in taken)
+        count = sum(figures_of(line, at) for at in tokens)
+        hidden_figures = sum(figures_of(line, at) for at in taken)
         is_part = hidden_figures < whole if stretch.kind in ALWAYS else not (hidden_figures or has_value)
         if is_part and _is_value(channel, stretch, tokens):
-            rest = [at for at in _without_opening(line, tokens) if at not in taken]
+            rest = [at for at in without_opening(line, tokens) if at not in taken]
             for at in rest:
                 channel.taken.pop(at, None)  # by a kind that the policy does not hide
             channel.add(stretch.kind, rest, POSSIBLE)
@@ -156,7 +163,8 @@ def _hide_sound(channel: Channel, stretch: Stretch, end: float, has_value: bool)
     """Hide sound without words that is not hidden yet; of an announcement without a value, what follows its verb."""
     line, start = channel.line, stretch.start
     sounds = _sounds(line, start, end)
-    if stretch.is_asked and line.mixed and not has_value and stretch.kind not in ALWAYS:
+    is_unclear = (stretch.is_asked and line.mixed) or stretch.kind is EntityKind.SPELLED_NAME
+    if is_unclear and not has_value and stretch.kind not in ALWAYS:
         return  # it may be the other party's
     if not (stretch.is_asked or has_value):
         start = line.words[stretch.first - 1].end
@@ -182,7 +190,7 @@ def _is_hidden(channel: Channel, piece: EntityWords) -> bool:
     )
 
 
-def _segments(line: Line, stretch: Stretch) -> Iterator[list[int]]:
+def segments(line: Line, stretch: Stretch) -> Iterator[list[int]]:
     """Yield the words of sentences and of what is said between pauses."""
     tokens: list[int] = []
     for at in range(stretch.first, len(line.tokens)):
@@ -190,7 +198,7 @@ def _segments(line: Line, stretch: Stretch) -> Iterator[list[int]]:
             break
         if line.lower[at].isalnum():
             tokens.append(at)
-        if tokens and (line.lower[at] in ".?!;" or at + 1 == len(line.tokens) or not _continues(line, at)):
+        if tokens and (line.ends_sentence(at) or at + 1 == len(line.tokens) or not _continues(line, at)):
             yield tokens
             tokens = []
     if tokens:
@@ -204,32 +212,42 @@ def _is_value(channel: Channel, stretch: Stretch, tokens: list[int]) -> bool:
     if latest and latest.kind != kind and {latest.kind, kind} - _CARD:
         return False
     words = {line.lower[at] for at in tokens}
-    if kind is EntityKind.EMAIL:
-        is_host = any(channel.taken.get(at) is kind for at in tokens)
-        return is_host or not words.isdisjoint(language.words("contact", "dot"))
-    counts = [_figures(line, at) for at in tokens]
+    counts = [figures_of(line, at) for at in tokens]
+    denies = not words.isdisjoint(language.words("redaction", "no_value"))
+    if kind in OF_WORDS:
+        has_dot = not words.isdisjoint(language.words("contact", "dot"))
+        is_host = has_dot or any(channel.taken.get(at) is kind for at in tokens)
+        if kind is EntityKind.EMAIL and (is_host or (stretch.is_asked and line.mixed)):
+            return is_host
+        doubts = sum(line.words[at].confidence < DOUBTFUL and not _is_small(line, at) for at in tokens)
+        return doubts > 0 and other_words(line, tokens, counts) <= 2 * doubts and not denies
     is_year = [line.lower[at][:2] for at, count in zip(tokens, counts, strict=True) if count] in (["19"], ["20"])
-    if is_year and kind is not EntityKind.BIRTH_DATE:
+    is_amount = sum(counts) < MIN_SURE and not words.isdisjoint(language.words("redaction", "units"))
+    if is_amount or (is_year and kind is not EntityKind.BIRTH_DATE):
         return False
-    if sum(counts) < MIN_SURE and not words.isdisjoint(language.words("redaction", "units")):
-        return False
-    if sum(counts) >= (MIN_FIGURES if stretch.is_asked else MIN_STATED_FIGURES):
-        others = sum(not (count or _is_small(line, at)) for count, at in zip(counts, tokens, strict=True))
+    if sum(counts) >= (MIN_FIGURES if stretch.is_asked or kind is EntityKind.CARD_EXPIRY else MIN_STATED_FIGURES):
+        others = other_words(line, tokens, counts)
         is_free = kind is EntityKind.ADDRESS or (stretch.is_asked and kind in ALWAYS)
         return is_free or others <= max(MAX_WORDS, len(tokens) - counts.count(0))
-    is_question = line.lower[min(tokens[-1] + 1, len(line.lower) - 1)] == "?"
     is_fluent = len(tokens) >= MIN_FLUENT and not any(counts) and line.sure(tokens) >= SURE
-    denies = not words.isdisjoint(language.words("redaction", "no_value"))
-    return stretch.is_asked and kind in ALWAYS and not (is_question or is_fluent or denies)
+    return stretch.is_asked and kind in ALWAYS and not (is_question(line, tokens) or is_fluent or denies)
 
 
-def _opens(line: Line, tokens: list[int]) -> bool:
-    return not any(_figures(line, at) for at in tokens) and all(_is_small(line, at) for at in tokens)
+def other_words(line: Line, tokens: list[int], counts: list[int]) -> int:
+    return sum(not (count or _is_small(line, at)) for count, at in zip(counts, tokens, strict=True))
 
 
-def _without_opening(line: Line, tokens: list[int]) -> list[int]:
+def is_question(line: Line, tokens: list[int]) -> bool:
+    return line.lower[min(tokens[-1] + 1, len(line.lower) - 1)] == "?"
+
+
+def only_opens(line: Line, tokens: list[int]) -> bool:
+    return not any(figures_of(line, at) for at in tokens) and all(_is_small(line, at) for at in tokens)
+
+
+def without_opening(line: Line, tokens: list[int]) -> list[int]:
     """Return the tokens without words that only open an answer; stopwords stay: they may be garbled digits."""
-    first = next((at for at in tokens if _figures(line, at) or not opens(line, at)), tokens[0])
+    first = next((at for at in tokens if figures_of(line, at) or not opens(line, at)), tokens[0])
     return tokens[tokens.index(first) :]
 
 
@@ -237,7 +255,7 @@ def _is_small(line: Line, at: int) -> bool:
     return opens(line, at) or is_stopword(line, at)
 
 
-def _figures(line: Line, at: int) -> int:
+def figures_of(line: Line, at: int) -> int:
     """Return how many digits or letters a token has as a symbol, two for a month; "one" only next to others."""
     word = line.lower[at]
     if word in line.packs[at].months:

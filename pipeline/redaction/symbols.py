@@ -37,12 +37,13 @@ def values(rows: Iterable[Row], cues: Cues) -> Iterator[Value]:
 def _only_words(row: Row, kind: str) -> bool:
     """Return whether its letters may be words before and after the digits ("es 20", "a 4111")."""
     letters = [part.symbols.isalpha() for part in row.parts]
+    is_code = len(row.parts) > 1 and not all(part.symbols.isalpha() or part.symbols.isdigit() for part in row.parts)
+    if kind == EntityKind.IBAN or (is_code and kind not in (EntityKind.PASSWORD, EntityKind.ADDRESS)):
+        return False  # "57WNW 3969"
     first, last = letters.index(False), letters[::-1].index(False)
     is_around = first + last <= 1 and not any(letters[first : len(letters) - last])
     words = (part.first for part in row.parts if part.symbols.isalpha())
-    return kind != EntityKind.IBAN and (
-        is_around or all(row.line.lower[at] in row.line.packs[at].words("text", "stopwords") for at in words)
-    )
+    return is_around or all(row.line.lower[at] in row.line.packs[at].words("text", "stopwords") for at in words)
 
 
 def of_patterns(rows: Iterable[Row], patterns: Iterable[Pattern]) -> Iterator[tuple[Pattern, Row]]:

@@ -19,7 +19,7 @@ MIN_SPELLED, MIN_UNASKED = 3, 4  # letters of a spelled word, with and without a
 MAX_STREET = 5  # tokens between a street's number and its kind
 MIN_POSTAL = 5  # digits, perhaps with those of the house
 MAX_PLACE = 10  # tokens of town and postal code after a street
-_HOST = re.compile(r"\w[\w.-]*\.(?:com|net|org|info|edu|gov|co\.uk|de|fr|es|pt|br|eu|at|ch)\b", re.IGNORECASE)
+HOST = re.compile(r"\w[\w.-]*\.(?:com|net|org|info|edu|gov|co\.uk|de|fr|es|pt|br|eu|at|ch)\b", re.IGNORECASE)
 _MORE_DIGITS = re.compile(r"(?:[.,]?\s?\d+)+")  # "50.000 277"
 _STREET_ENDING = re.compile(r"[\w-]{3,}(?:straße|strasse|weg|platz|allee|gasse|ring|damm|ufer|chaussee|promenade)")
 
@@ -48,9 +48,9 @@ def emails_of(line: Line, cues: Cues) -> Iterator[list[int]]:
 
 def _hosts(line: Line, cues: Cues) -> Iterator[list[int]]:
     """Yield what a recognizer writes as a host after the cue of an e-mail: "john.walker.gmail.com"."""
-    for match in _HOST.finditer(line.text):
+    for match in HOST.finditer(line.text):
         first = line.token_at(match.start())
-        if any(cue.kind == "email" for cue in cues.before(line.channel, first, line.words[first].start)):
+        if any(cue.kind in ("email", "address") for cue in cues.before(line.channel, first, line.words[first].start)):
             yield list(range(first, line.token_at(match.end())))
 
 
