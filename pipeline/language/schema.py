@@ -43,6 +43,7 @@ REQUIRED: dict[str, str] = {
         you addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
         counter no border done at_once when colleague with_me joint coordinated only_with_date whether
         pronouns pronouns_at_verb dative aside permission from_us oblige promise tag thing reported concepts
+        things not_things open_end genders for_things of
     """,
     "actions": "kinds resets passive done done_by_customer not_done border opening reader to_address",
     "tone": """
@@ -71,7 +72,9 @@ OPTIONAL = {
     "summary": " ".join(CallOutcome),  # phrases of an outcome
     "numbers": "short_one ordinal_suffix other_ordinals upto",
     "dates": "other_weekdays day_first",
-    "tasks": "present open verb_last clitics listener speaker listener_is",
+    "tasks": """
+        present open verb_last clitics listener speaker listener_is object_pronouns before_pronouns head_first plural
+    """,
 }
 """Keys for what only some languages have."""
 TABLES = {
@@ -80,7 +83,7 @@ TABLES = {
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
-    "tasks": "concepts listener_is",
+    "tasks": "concepts listener_is genders",
     "actions": "kinds",
     "redaction": "phrases",
     "summary": "parties",
@@ -89,7 +92,7 @@ FLAGS = {
     "dates": "day_first",
     "people": "answers_by_surname",
     "contact": "number_first",
-    "tasks": "verb_last",
+    "tasks": "verb_last head_first",
     "topics": "capitals",
 }
 PAIRS = {

@@ -49,7 +49,6 @@ class Candidate:
     first: int
     last: int
     due: dates.Due | None
-    before: Sentence | None = None  # the sentence before
     actor: str = SPEAKER  # the actor
     probability: float = 0.0  # of a commitment, once weighed
 

@@ -14,7 +14,6 @@ from pipeline.analysis.rules.commitments.deadlines import dated, day_of, moved
 from pipeline.analysis.rules.commitments.features import RuleVerdict
 from pipeline.analysis.rules.commitments.replies import answer, is_answered_by_promise
 from pipeline.analysis.rules.commitments.rules import in_call, quoted, ruled_out, to_be_done
-from pipeline.analysis.rules.commitments.titles import content
 from pipeline.analysis.talk import SpokenTurn, Turns
 
 GREETING = 4  # first turns, where an answering machine greets
@@ -24,11 +23,10 @@ Judge = Callable[[Candidate, Turns, RuleVerdict], Candidate | None]
 
 
 def commitments(turns: Turns, now: datetime, judge: Judge) -> list[Candidate]:
-    """Return the candidates that are commitments, in order, each with the sentence before it and its due date."""
+    """Return the candidates that are commitments, in order, each with its due date."""
     accepted: list[Candidate] = []
     agreed: date | None = None
     visit: date | None = None  # the day of the last appointment, which "before then" refers to
-    before = None
     for at, turn in enumerate(turns):
         if turn.turn.machine or _greeting_of_a_machine(turn, at):
             continue
@@ -38,12 +36,10 @@ def commitments(turns: Turns, now: datetime, judge: Judge) -> list[Candidate]:
                 by_sentence.setdefault(candidate.number, []).append(candidate)
         for number, sentence in enumerate(turn.sentences):
             for candidate in by_sentence.get(number, []):
-                settled = _settled(replace(candidate, before=before), turns, now, judge)
+                settled = _settled(candidate, turns, now, judge)
                 if settled:
                     accepted.append(settled)
                     visit = _day_of_visit(settled) or visit
-            if content(sentence.text, turn.pack) and not turn.pack.matches("tasks", "conditional", sentence.text):
-                before = sentence
             due = dates.find(sentence.text, turn.pack, now)
             agreed = due.day if due and due.day else agreed
     return accepted

@@ -21,6 +21,7 @@ class ExtractedTask:
     candidate: Candidate
     meaning: frozenset[str]  # stems of the content words
     parts: tuple["ExtractedTask", ...] = ()  # what was merged into it, in order
+    spoken: Candidate | None = None  # whose words are the title, if it was merged
 
     @property
     def first(self) -> "ExtractedTask":
@@ -178,12 +179,13 @@ def _days_fit(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 
 
 def _core(extracted: ExtractedTask) -> str:
-    return extracted.task.title.partition(" (")[0].lower()
+    return extracted.task.title.lower()
 
 
 def _merged(earlier: ExtractedTask, later: ExtractedTask) -> ExtractedTask:
     dated = later if later.task.due_date else earlier
     fuller = later if earlier.vague and not (later.vague or later.refers_back) else earlier
+    spoken = fuller.spoken or fuller.candidate
     kind = later.task.kind if earlier.task.kind == "request" else earlier.task.kind
     if _prepares(earlier, later):
         kind = later.task.kind
@@ -200,4 +202,4 @@ def _merged(earlier: ExtractedTask, later: ExtractedTask) -> ExtractedTask:
         confidence=max(earlier.task.confidence, later.task.confidence),
     )
     parts = (*(earlier.parts or (earlier,)), later)
-    return ExtractedTask(task, later.candidate, earlier.meaning | later.meaning, parts)
+    return ExtractedTask(task, later.candidate, earlier.meaning | later.meaning, parts, spoken)

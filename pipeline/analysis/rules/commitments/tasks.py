@@ -14,7 +14,8 @@ from pipeline.analysis.rules.commitments.clauses import LISTENER, THIRD, Candida
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.dedupe import STEM, ExtractedTask, deduplicated, is_empty
 from pipeline.analysis.rules.commitments.selection import Selection, shipped_selection
-from pipeline.analysis.rules.commitments.titles import for_readers, title, tokens
+from pipeline.analysis.rules.commitments.things import Things
+from pipeline.analysis.rules.commitments.titles import complete, title, tokens
 from pipeline.analysis.talk import other, read
 from pipeline.domain.insight import Finding, Material, Roster, Task
 from pipeline.domain.speech import Role
@@ -25,7 +26,7 @@ class TasksStep:
     """Commitments, accepted offers and appointments, and requests agreed to."""
 
     name = "tasks"
-    version = 5
+    version = 6
 
     def __init__(self, weights: CommitmentWeights | None = None, selection: Selection | None = None) -> None:
         """Create the step; weights and selection other than the shipped ones are for measurements."""
@@ -38,7 +39,9 @@ class TasksStep:
             return Finding(self.name, self.version, {"tasks": []}, note=note)
         agent = material.value_of("agent").get("user_id")
         selected = (self._selection or shipped_selection()).selected(self.distinct(material), len(turns))
-        tasks = [_for_readers(task, agent, probability) for task, probability in selected]
+        names = (name for member in material.roster.members for name in (member.name, *member.aliases))
+        things = Things(turns, frozenset(part.lower() for name in names for part in name.split()))
+        tasks = [_for_readers(task, agent, probability, things) for task, probability in selected]
         value = {"tasks": [_plain(task) for task in tasks]}
         return Finding(self.name, self.version, value, tuple(task.task.evidence for task in tasks))
 
@@ -64,9 +67,7 @@ def _extracted(candidate: Candidate, roster: Roster) -> ExtractedTask:
         due_date=due.day if due else None,
         due_time=time.fromisoformat(due.time) if due and due.time else None,
     )
-    text = task.title.partition(" (")[0]
-    if due:
-        text = text.replace(due.expression, " ")
+    text = task.title.replace(due.expression, " ") if due else task.title
     meaning = frozenset(word[:STEM] for word in tokens(text, candidate.words))
     return ExtractedTask(task, candidate, meaning)
 
@@ -102,10 +103,10 @@ def _kind(candidate: Candidate) -> str:
     return "request" if candidate.actor == LISTENER else "commitment"
 
 
-def _for_readers(extracted: ExtractedTask, agent: str | None, probability: float) -> ExtractedTask:
+def _for_readers(extracted: ExtractedTask, agent: str | None, probability: float, things: Things) -> ExtractedTask:
     """Adapt a task to readers outside the call: with the agent as owner, and the party instead of "you"."""
-    task, candidate = extracted.task, extracted.candidate
-    title = for_readers(task.title, candidate.sentence.role, candidate.words)
+    task = extracted.task
+    title = complete(task.title, extracted.spoken or extracted.candidate, things)
     owner = agent if task.owner == "rep" else None
     return replace(extracted, task=replace(task, title=title, owner_user_id=owner, confidence=round(probability, 2)))
 

@@ -1,6 +1,7 @@
 import re
 
 from pipeline.analysis.rules.commitments.clauses import FREE, Candidate
+from pipeline.analysis.rules.commitments.things import Things
 from pipeline.analysis.talk import other
 from pipeline.domain.speech import Role
 from pipeline.language.pack import Pack
@@ -22,10 +23,7 @@ def content(text: str, words: Pack) -> int:
 
 
 def title(candidate: Candidate) -> str:
-    """Return the words from the verb on, or the whole clause if its object precedes the verb, without the date.
-
-    A vague title ("Bring that") gets the sentence before it in parentheses.
-    """
+    """Return the words from the verb on, or the whole clause if its object precedes the verb, without the date."""
     text, due, words = candidate.text, candidate.due, candidate.words
     whole = candidate.form in ("present", "third", "passive", "receive", "appointment", FREE) or words.get(
         "tasks", "verb_last"
@@ -38,10 +36,18 @@ def title(candidate: Candidate) -> str:
     title_text = _without_tail(title_text, words)
     head = _to_the_verb(title_text, candidate.match.group())
     title_text = tidy(head if content(head, words) >= MIN_CONTENT else title_text)
-    previous = candidate.before.text if candidate.before else ""
-    before = tidy(previous) if content(title_text, words) < MIN_CONTENT else ""
-    title_text = f"{title_text} ({before})" if before else title_text
     return (title_text[:1].upper() + title_text[1:]) or tidy(candidate.text)
+
+
+def complete(title: str, candidate: Candidate, things: Things) -> str:
+    """Return a title for readers outside the call, with what it is about if it does not say so: "Send it (form)"."""
+    words = candidate.words
+    for pattern in (*words.patterns("actions", "opening"), *words.patterns("tasks", "open_end")):
+        shorter = tidy(pattern.sub("", title))
+        title = shorter if content(shorter, words) else title
+    about = things.about(candidate, title)
+    title = for_readers(title, candidate.sentence.role, words)
+    return f"{title} ({about})" if about else title
 
 
 def for_readers(text: str, speaker: Role, words: Pack) -> str:

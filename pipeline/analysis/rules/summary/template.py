@@ -154,12 +154,17 @@ def _title_with_date(task: dict[str, Any], words: Pack) -> str:
     """Return the title with its day as people write it, else with the words for it: each fact once."""
     title, due_words = task["title"], task["due_expression"] or ""
     if not task["due_date"]:
-        return f"{title} ({due_words})" if due_words and due_words.lower() not in title.lower() else title
+        return _with_note(title, due_words) if due_words and due_words.lower() not in title.lower() else title
     if due_words:
         shorter = " ".join(re.sub(rf"\s*\b{re.escape(due_words)}\b", "", title, flags=re.IGNORECASE).split())
         title = shorter if len(shorter.split()) > 1 else title
     when = day_in_words(date.fromisoformat(task["due_date"]), words)
-    return f"{title} ({when}, {task['due_time']})" if task["due_time"] else f"{title} ({when})"
+    return _with_note(title, f"{when}, {task['due_time']}" if task["due_time"] else when)
+
+
+def _with_note(title: str, note: str) -> str:
+    """Add a note in parentheses, to those that the title ends with: "Send it (form; Fri, Mar 6)"."""
+    return f"{title[:-1]}; {note})" if title.endswith(")") else f"{title} ({note})"
 
 
 def day_in_words(day: date, words: Pack) -> str:
