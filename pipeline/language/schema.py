@@ -101,11 +101,11 @@ PAIRS = {
 }
 LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12, ("dates", "quarters"): 4}
 DATE_RULES = """
-    offset next_morning offset_week offset_fortnight weekday weekday_after next_weekday this_week_weekday
+    offset next_morning offset_week offset_fortnight offset_weeks weekday weekday_after next_weekday this_week_weekday
     weekday_after_next weekday_week weekday_fortnight weekday_weeks day_month day week_of_day day_next_month nth_weekday
     last_weekday nth_week last_week end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week
-    week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month end_of_month
-    end_of_next_month start_of_quarter end_of_quarter start_of_next_quarter end_of_next_quarter end_of_year
+    week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month middle_of_next_month
+    end_of_month end_of_next_month start_of_quarter end_of_quarter start_of_next_quarter end_of_next_quarter end_of_year
     in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours agreed open
 """
 TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"

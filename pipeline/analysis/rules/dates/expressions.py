@@ -5,7 +5,7 @@ The README of this package has the conventions, such as "before Saturday" and "n
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -56,8 +56,13 @@ def find(
     matches, times = _rule_matches(straight, words.language)
     best = None
     if matches:
-        rule, match, first, last = _chosen(matches, straight, words, verb)
-        best = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
+        chosen = _chosen(matches, straight, words, verb)
+        day = _resolve(chosen, words, now, agreed)
+        for other in matches if day and chosen[0] == "weekday" else ():  # "the Tuesday after it, the twenty-sixth"
+            if other[0] in ("day", "day_month") and not _is_attribute(other, straight, words):
+                exact = _resolve(other, words, now, agreed)
+                chosen, day = (other, exact) if exact and exact.weekday() == day.weekday() else (chosen, day)
+        best = Due(straight[chosen[2] : chosen[3]], chosen[2], chosen[3], day)
     return _timed(straight, best or _in_figures(straight, words, now), times, now, agreed)
 
 
@@ -72,13 +77,16 @@ def _chosen(matches: "tuple[_RuleMatch, ...]", text: str, words: Pack, verb: tup
 
     def rank(candidate: _RuleMatch) -> tuple[bool, bool, int]:
         _, _, first, last = candidate
-        before = text[:first]
-        patterns = words.patterns("dates", "attributive")
-        is_attribute = any(pattern.search(text[first:last]) or pattern.search(before) for pattern in patterns)
-        inner = last <= verb[0] and len(_HEAD.split(before)[-1].split()) > MAX_LEAD
-        return is_attribute, inner, max(first - verb[1], verb[0] - last, 0)
+        inner = last <= verb[0] and len(_HEAD.split(text[:first])[-1].split()) > MAX_LEAD
+        return _is_attribute(candidate, text, words), inner, max(first - verb[1], verb[0] - last, 0)
 
     return min(matches, key=rank)
+
+
+def _is_attribute(candidate: "_RuleMatch", text: str, words: Pack) -> bool:
+    _, _, first, last = candidate
+    patterns = words.patterns("dates", "attributive")
+    return any(pattern.search(text[first:last]) or pattern.search(text[:first]) for pattern in patterns)
 
 
 _RuleMatch = tuple[str, re.Match[str], int, int]  # rule, match, and the relevant characters of it
@@ -116,14 +124,16 @@ def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> 
 
 def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
     words = (match[1].groupdict().get("offset") or "").lower().replace("-", " ")
-    return match[0] == "offset" and words in parts
+    return match[0] == "next_morning" or (match[0] == "offset" and words in parts)
 
 
 @lru_cache(maxsize=64)
 def _correction(language: str | None) -> re.Pattern[str]:
     corrections = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
     listed = "|".join(map(re.escape, corrections)) or "(?!)"
-    return re.compile(rf"[,.…–-]+ (?:\w{{1,4}},? )?(?:{listed})(?:, |[.…–-]+ | )(?:[\w']+ ){{0,2}}", re.IGNORECASE)
+    correction = rf"[,.…–-]+ (?:\w{{1,4}},? )?(?:{listed})(?:, (?:{listed})\b)*(?:, |[.…–-]+ | )"
+    reason = r"(?:(?:[\w']+ ){1,4}[\w']+[,.] )?"  # "on Monday, no, he's off then, Tuesday"
+    return re.compile(rf"{correction}{reason}(?:[\w']+ ){{0,2}}", re.IGNORECASE)
 
 
 def is_correction(text: str, words: Pack) -> bool:
@@ -180,7 +190,8 @@ def _rules(words: Pack) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return _rules_of[words.language]
 
 
-def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed: date | None) -> date | None:
+def _resolve(candidate: _RuleMatch, words: Pack, now: datetime, agreed: date | None) -> date | None:
+    rule, match, *_ = candidate
     groups = {key: value.lower().replace("-", " ") for key, value in match.groupdict().items() if value}
     ordinal = words.ordinals.get(groups.get("ordinal", ""))
     if "ordinal_digits" in groups:
@@ -203,6 +214,8 @@ def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed
         year=int(groups["year"]) if "year" in groups else None,
         agreed=agreed,
     )
+    if rule.startswith("in_") and agreed and words.matches("dates", "from_agreed", match.string):
+        date_match = replace(date_match, now=now + timedelta(days=(agreed - now.date()).days))
     try:
         due = RULES[rule](date_match)
     except (ValueError, TypeError, OverflowError):  # "the thirty-first of February", or a missing part
