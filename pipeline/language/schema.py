@@ -41,7 +41,7 @@ REQUIRED: dict[str, str] = {
     "tasks": """
         endings again fillers commit passive receive third offer request appointment action idle with_date
         you addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
-        counter no border done at_once when colleague with_me joint coordinated only_with_date whether
+        counter needed no border done at_once when colleague with_me joint coordinated only_with_date whether
         pronouns pronouns_at_verb dative aside permission from_us oblige promise tag thing reported concepts
     """,
     "actions": "kinds resets passive done done_by_customer not_done border opening reader to_address",

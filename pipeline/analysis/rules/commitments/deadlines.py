@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate
+from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, SPEAKER, Candidate, has
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
+from pipeline.analysis.rules.dates.calendar_rules import FRIDAY
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
+STEM = 5  # characters of a verb that are compared
 SHORT = 8  # max. words of a sentence that only names the day
 
 
@@ -18,9 +20,14 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
     """Return the candidate with the day of the sentence before it, if its form needs one: "Thursday at ten. Does that
     suit?"
 
-    Otherwise with the speaker's answer if the other party asks when.
+    Otherwise with the speaker's answer if the other party asks when, or with the day that it answers.
     """
-    if candidate.due is not None or candidate.form not in ("appointment", "third", "receive", "passive", FREE):
+    if candidate.due is not None:
+        return candidate
+    if candidate.form in ("commit", "present", FREE) and candidate.number <= 1:
+        for due in _needed_by(candidate, turns, now):
+            return replace(candidate, due=due)
+    if candidate.form not in ("appointment", "third", "receive", "passive", FREE):
         return candidate
     for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]:
         for due in only_day(sentence.text, candidate.words, now):
@@ -29,6 +36,53 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
         for due in _answers_to_when(candidate, turns, now):
             return replace(candidate, due=due)
     return candidate
+
+
+def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
+    """Yield the day by which the other party needs what the candidate refers to: "By Friday would be good." "I'll bring
+    it over."
+    """
+    asked, before = turns[candidate.at - 2] if candidate.at > 1 else None, turns[max(0, candidate.at - 1)]
+    speaker, words = candidate.turn.turn.speaker, before.pack
+    own = candidate.turn.sentences[: candidate.number]
+    if before.turn.speaker == speaker or any(dates.find(sentence.text, words, now) for sentence in own):
+        return
+    for sentence in before.sentences[::-1]:
+        due = dates.find(sentence.text, words, now)
+        if due is not None and due.day is not None:
+            rest = content(sentence.text.replace(due.expression, " "), words)
+            is_answer = asked is not None and asked.turn.speaker == speaker and asked.text.endswith("?") and rest <= 1
+            asks = sentence.text.endswith("?") and _is_deed_of(candidate, sentence)
+            needed = asks or words.matches("tasks", "needed", sentence.text)
+            if is_answer or (needed and not _is_attribute_or_promise(sentence, due)):
+                if _refers_to(candidate, sentence):
+                    yield dates.Due(due.expression, 0, 0, due.day, due.time)
+            return
+
+
+def _is_attribute_or_promise(sentence: Sentence, due: dates.Due) -> bool:
+    """Return whether the day describes a thing ("about Tuesday"), or is that of a promise ("I'm in town on Friday")."""
+    words, before = sentence.pack, sentence.text[: due.first]
+    is_attribute = any(pattern.search(before) for pattern in words.patterns("dates", "attributive"))
+    return is_attribute or any(words.matches("tasks", key, sentence.text) for key in ("commit", "present"))
+
+
+def _refers_to(candidate: Candidate, sentence: Sentence) -> bool:
+    """Return whether the promise is the deed of the sentence, or has a pronoun for its thing and no other purpose."""
+    words = candidate.words
+    if _is_deed_of(candidate, sentence):
+        return True
+    if has(words, "preparing", candidate.verb) or words.matches("tasks", "follow_up", candidate.clause):
+        return False
+    at_verb = words.get("tasks", "pronouns_at_verb")
+    pronoun = words.matches("tasks", "pronouns_at_verb", candidate.match.group()) if at_verb else None
+    if pronoun is None:
+        pronoun = words.matches("tasks", "pronouns", candidate.clause)
+    return pronoun or (candidate.form != FREE and _vague(candidate))
+
+
+def _is_deed_of(candidate: Candidate, sentence: Sentence) -> bool:
+    return candidate.form != FREE and candidate.verb[:STEM] in sentence.text.lower()
 
 
 def _answers_to_when(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -50,7 +104,26 @@ def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | Non
     if candidate.due is None or candidate.due.day is None:
         for due in _days_after(candidate, turns, now):
             return due
-    return _taken_back(candidate, now) or moved(candidate, turns, now) or candidate.due
+    first = _taken_back(candidate, now) or moved(candidate, turns, now)
+    return first or _of_the_week(candidate, turns, now) or candidate.due
+
+
+def _of_the_week(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
+    """Return the day of the named week that the speaker states next: "next week." "Which day?" "On Thursday." """
+    due, words = candidate.due, candidate.words
+    if due is None or due.day is None or due.day.weekday() != FRIDAY or _weekdays(due, words):
+        return None
+    following = candidate.turn.sentences[candidate.number + 1 : candidate.number + 2]
+    stated = (day for sentence in following for day in only_day(sentence.text, words, now))
+    for day in (*stated, *_answers_to_when(candidate, turns, now)):
+        in_week = due.day + timedelta(days=(day.day or due.day).weekday() - FRIDAY)
+        if _weekdays(day, words) and day.day in (in_week, in_week - timedelta(weeks=1)):
+            return replace(day, day=in_week)
+    return None
+
+
+def _weekdays(due: dates.Due, words: Pack) -> bool:
+    return any(weekday in due.expression.lower() for weekday in words.weekdays)
 
 
 def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
@@ -89,7 +162,10 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
         elif asked if is_same else at == 0 and candidate.actor == LISTENER and not _vague(candidate):
             for sentence in reply.sentences:
                 yield from only_day(sentence.text, reply.pack, now)
-                yield from _assent_with_day(sentence, now)
+                yield from _with_day("accept", sentence, now)
+        elif is_same and candidate.actor == SPEAKER:
+            for sentence in reply.sentences:
+                yield from _with_day("again", sentence, now)
 
 
 def _asks_when(reply: SpokenTurn) -> bool:
@@ -97,13 +173,13 @@ def _asks_when(reply: SpokenTurn) -> bool:
     return len(reply.text.split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
 
 
-def _assent_with_day(sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
-    """Yield the day of a sentence that agrees and names it: "Sure, I'll do it tonight"."""
+def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
+    """Yield the day of a sentence that agrees ("accept") or repeats the promise ("again"): "Sure, I'll do it tonight"."""
     due = dates.find(sentence.text, sentence.pack, now) if len(sentence.text.split()) <= SHORT else None
     if due is None or due.day is None:
         return
     rest = sentence.text[: due.first] + sentence.text[due.last :]
-    if content(rest, sentence.pack) <= MIN_CONTENT and sentence.pack.matches("tasks", "accept", sentence.text):
+    if content(rest, sentence.pack) <= MIN_CONTENT and sentence.pack.matches("tasks", key, sentence.text):
         yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 

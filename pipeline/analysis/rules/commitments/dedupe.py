@@ -134,6 +134,8 @@ def _refers_to(earlier: ExtractedTask, later: ExtractedTask) -> bool:
         return True
     if later.candidate.form == "receive" and earlier.task.due_date is None and earlier.candidate.form in PROMISES:
         return True  # "I'll email you the form." ... "You'll have that by this evening."
+    if later.refers_back and later.candidate.actor == earlier.candidate.actor and later.candidate.form in PROMISES:
+        return True  # "I'll ring the bank." ... "I'll do it before lunch."
     if "follow-up" in {earlier.task.kind, later.task.kind}:
         return False
     approved = later.candidate.actor == LISTENER and later.candidate.at - earlier.candidate.at == 1
@@ -164,7 +166,10 @@ def _prepares(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 def _counter_proposal(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether the later one only proposes another day: "I could do Tuesday"."""
     proposal = later.candidate.form in ("offer", "appointment") and later.vague
-    return proposal and earlier.task.due_date is not None and earlier.task.due_date == later.task.due_date
+    day = earlier.task.due_date
+    if day is None and earlier.candidate.actor == LISTENER:  # "Will you send it?" "Sure." "Would Sunday suit?"
+        return proposal and earlier.candidate.turn.turn.speaker == later.candidate.turn.turn.speaker
+    return proposal and day is not None and day == later.task.due_date
 
 
 def shared(earlier: ExtractedTask, later: ExtractedTask) -> float:
