@@ -70,13 +70,13 @@ REQUIRED: dict[str, str] = {
 OPTIONAL = {
     "summary": " ".join(CallOutcome),  # phrases of an outcome
     "numbers": "short_one ordinal_suffix other_ordinals upto",
-    "dates": "other_weekdays day_first",
+    "dates": "other_weekdays other_months day_first",
     "tasks": "present open verb_last clitics listener speaker listener_is",
 }
 """Keys for what only some languages have."""
 TABLES = {
     "numbers": "tens other repeat hundreds other_ordinals upto scales",
-    "dates": "other_weekdays offsets",
+    "dates": "other_weekdays other_months offsets",
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",

@@ -13,6 +13,7 @@ from pipeline.language.pack import Pack
 
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
 STEM = 5  # characters of a verb that are compared
+REPLIES = 3  # turns after a promise or request in which its day is agreed
 SHORT = 8  # max. words of a sentence that only names the day
 
 
@@ -24,7 +25,7 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
     """
     if candidate.due is not None:
         return candidate
-    if candidate.form in ("commit", "present", FREE) and candidate.number <= 1:
+    if candidate.form in ("commit", "present", "passive", FREE) and candidate.number <= 1:
         for due in _needed_by(candidate, turns, now):
             return replace(candidate, due=due)
     if candidate.form not in ("appointment", "third", "receive", "passive", FREE):
@@ -74,10 +75,9 @@ def _refers_to(candidate: Candidate, sentence: Sentence) -> bool:
         return True
     if has(words, "preparing", candidate.verb) or words.matches("tasks", "follow_up", candidate.clause):
         return False
-    at_verb = words.get("tasks", "pronouns_at_verb")
-    pronoun = words.matches("tasks", "pronouns_at_verb", candidate.match.group()) if at_verb else None
-    if pronoun is None:
-        pronoun = words.matches("tasks", "pronouns", candidate.clause)
+    to_the_verb = candidate.text[: candidate.match.start("verb") + len(candidate.verb.split()[0])]
+    at_verb = words.get("tasks", "pronouns_at_verb")  # of languages whose articles look like pronouns
+    pronoun = words.matches("tasks", *(("pronouns_at_verb", to_the_verb) if at_verb else ("pronouns", candidate.clause)))
     return pronoun or (candidate.form != FREE and _vague(candidate))
 
 
@@ -143,8 +143,8 @@ def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
 
 
 def _is_bare(text: str, due: dates.Due, words: Pack) -> bool:
-    """Return whether the text is the day and nothing else of content."""
-    return content(text.replace(due.expression, " "), words) == 0
+    """Return whether the text is the day, perhaps a correction, and nothing else of content."""
+    return content(dates.without_corrections(text.replace(due.expression, " "), words), words) == 0
 
 
 def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -154,18 +154,22 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
             yield from only_day(sentence.text, turn.pack, now)
     for sentence in turn.sentences[candidate.number + 1 : candidate.number + 2]:
         yield from only_day(sentence.text, turn.pack, now)
-    asked = False
-    for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + 3]):
-        is_same = reply.turn.speaker == turn.turn.speaker
-        if not is_same and _asks_when(reply):
-            asked = True
-        elif asked if is_same else at == 0 and candidate.actor == LISTENER and not _vague(candidate):
-            for sentence in reply.sentences:
-                yield from only_day(sentence.text, reply.pack, now)
-                yield from _with_day("accept", sentence, now)
-        elif is_same and candidate.actor == SPEAKER:
-            for sentence in reply.sentences:
-                yield from _with_day("again", sentence, now)
+    is_request = candidate.actor == LISTENER
+    asking, needed = None, None  # the speaker who asks when, and the day that the other party proposes
+    for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + 1 + REPLIES]):
+        speaker, words = reply.turn.speaker, reply.pack
+        is_owner = (speaker == turn.turn.speaker) != is_request
+        if is_owner and needed and words.matches("tasks", "accept", reply.text):
+            yield needed
+        granted = is_owner and is_request and at == 0 and not _vague(candidate)
+        for sentence in reply.sentences:
+            if granted or asking not in (None, speaker):
+                yield from only_day(sentence.text, words, now)
+            if is_owner:
+                yield from _with_day("accept" if granted else "again", sentence, now)
+            elif words.matches("tasks", "needed", sentence.text):
+                needed = next(_with_day("needed", sentence, now), needed)
+        asking = speaker if _asks_when(reply) else asking
 
 
 def _asks_when(reply: SpokenTurn) -> bool:
@@ -174,12 +178,13 @@ def _asks_when(reply: SpokenTurn) -> bool:
 
 
 def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
-    """Yield the day of a sentence that agrees ("accept") or repeats the promise ("again"): "Sure, I'll do it tonight"."""
-    due = dates.find(sentence.text, sentence.pack, now) if len(sentence.text.split()) <= SHORT else None
+    """Yield the day of a sentence of few words that agrees, repeats the promise or needs it: "Sure, I'll do it tonight"."""
+    due = dates.find(sentence.text, sentence.pack, now)
     if due is None or due.day is None:
         return
     rest = sentence.text[: due.first] + sentence.text[due.last :]
-    if content(rest, sentence.pack) <= MIN_CONTENT and sentence.pack.matches("tasks", key, sentence.text):
+    is_short = len(rest.split()) <= SHORT and content(rest, sentence.pack) <= MIN_CONTENT
+    if is_short and sentence.pack.matches("tasks", key, sentence.text):
         yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 

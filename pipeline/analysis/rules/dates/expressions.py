@@ -129,11 +129,19 @@ def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=64)
 def _correction(language: str | None) -> re.Pattern[str]:
-    corrections = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
-    listed = "|".join(map(re.escape, corrections)) or "(?!)"
-    correction = rf"[,.…–-]+ (?:\w{{1,4}},? )?(?:{listed})(?:, (?:{listed})\b)*(?:, |[.…–-]+ | )"
+    listed = _corrections(language)
+    correction = rf"[,.…–-]+ (?:\w{{1,4}},? )?(?:{listed})(?:,? (?:{listed})\b)*(?:, |[.…–-]+ | )"
     reason = r"(?:(?:[\w']+ ){1,4}[\w']+[,.] )?"  # "on Monday, no, he's off then, Tuesday"
     return re.compile(rf"{correction}{reason}(?:[\w']+ ){{0,2}}", re.IGNORECASE)
+
+
+def _corrections(language: str | None) -> str:
+    listed = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
+    return "|".join(map(re.escape, listed)) or "(?!)"
+
+
+def without_corrections(text: str, words: Pack) -> str:
+    return re.sub(rf"\b(?:{_corrections(words.language)})\b", " ", text, flags=re.IGNORECASE)
 
 
 def is_correction(text: str, words: Pack) -> bool:
