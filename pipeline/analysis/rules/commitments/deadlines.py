@@ -11,6 +11,7 @@ from pipeline.analysis.rules.dates.calendar_rules import FRIDAY
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
+LONG = 10  # max. words of a question about the day
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
 STEM = 5  # characters of a verb that are compared
 REPLIES = 3  # turns after a promise or request in which its day is agreed
@@ -25,7 +26,7 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
     """
     if candidate.due is not None:
         return candidate
-    if candidate.form in ("commit", "present", "passive", FREE) and candidate.number <= 1:
+    if candidate.form in ("commit", "present", "passive", "request", FREE) and candidate.number <= 1:
         for due in _needed_by(candidate, turns, now):
             return replace(candidate, due=due)
     if candidate.form not in ("appointment", "third", "receive", "passive", FREE):
@@ -54,7 +55,7 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
             rest = content(sentence.text.replace(due.expression, " "), words)
             is_answer = asked is not None and asked.turn.speaker == speaker and asked.text.endswith("?") and rest <= 1
             asks = sentence.text.endswith("?") and _is_deed_of(candidate, sentence)
-            needed = asks or words.matches("tasks", "needed", sentence.text)
+            needed = candidate.form != "request" and (asks or words.matches("tasks", "needed", sentence.text))
             if is_answer or (needed and not _is_attribute_or_promise(sentence, due)):
                 if _refers_to(candidate, sentence):
                     yield dates.Due(due.expression, 0, 0, due.day, due.time)
@@ -78,7 +79,8 @@ def _refers_to(candidate: Candidate, sentence: Sentence) -> bool:
     to_the_verb = candidate.text[: candidate.match.start("verb") + len(candidate.verb.split()[0])]
     at_verb = words.get("tasks", "pronouns_at_verb")  # of languages whose articles look like pronouns
     pronoun = words.matches("tasks", *(("pronouns_at_verb", to_the_verb) if at_verb else ("pronouns", candidate.clause)))
-    return pronoun or (candidate.form != FREE and _vague(candidate))
+    rest = candidate.text[candidate.match.start("verb") : candidate.last]
+    return pronoun or (candidate.form != FREE and content(rest, words) < MIN_CONTENT)
 
 
 def _is_deed_of(candidate: Candidate, sentence: Sentence) -> bool:
@@ -135,23 +137,27 @@ def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
         return None
     is_dated = dates.find(first.text, candidate.words, now) is not None
     parts = (*first.text.split(", "), *(sentence.text for sentence in rest))
+    words = candidate.words
     days = (
-        due for part in parts for due in only_day(part, candidate.words, now) if _is_bare(part, due, candidate.words)
+        due
+        for part in (dates.without_corrections(part, words) for part in parts)
+        for due in only_day(part, words, now)
+        if _is_bare(part, due, words)
     )
     later = (due for sentence in rest if is_dated for due in only_day(sentence.text, candidate.words, now))
     return next((due for due in (*days, *later) if due.day != candidate.due.day), None)
 
 
 def _is_bare(text: str, due: dates.Due, words: Pack) -> bool:
-    """Return whether the text is the day, perhaps a correction, and nothing else of content."""
-    return content(dates.without_corrections(text.replace(due.expression, " "), words), words) == 0
+    """Return whether the text is the day and nothing else of content."""
+    return content(text.replace(due.expression, " "), words) == 0
 
 
 def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
     turn = candidate.turn
     if candidate.form in ("commit", "present", "third", "offer", FREE) and candidate.due is None:
         for sentence in turn.sentences[max(0, candidate.number - 1) : candidate.number]:
-            yield from only_day(sentence.text, turn.pack, now)
+            yield from _bare_day(sentence, now)
     for sentence in turn.sentences[candidate.number + 1 : candidate.number + 2]:
         yield from only_day(sentence.text, turn.pack, now)
     is_request = candidate.actor == LISTENER
@@ -163,18 +169,35 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
             yield needed
         granted = is_owner and is_request and at == 0 and not _vague(candidate)
         for sentence in reply.sentences:
-            if granted or asking not in (None, speaker):
+            if asking not in (None, speaker) and not words.matches("tasks", "refuse", sentence.text):
+                yield from only_day(sentence.text.rstrip(" ?"), words, now)
+            if granted and words.matches("tasks", "accept", sentence.text):
                 yield from only_day(sentence.text, words, now)
+            elif granted:
+                yield from _bare_day(sentence, now)
             if is_owner:
                 yield from _with_day("accept" if granted else "again", sentence, now)
             elif words.matches("tasks", "needed", sentence.text):
                 needed = next(_with_day("needed", sentence, now), needed)
-        asking = speaker if _asks_when(reply) else asking
+        asking = speaker if _asks_when(reply) or _asks_for_day(reply, now) else asking
 
 
 def _asks_when(reply: SpokenTurn) -> bool:
     """Return whether the reply is "By when?": a longer question is about something else."""
-    return len(reply.text.split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
+    return len(reply.text.split()) <= LONG and reply.pack.matches("tasks", "when", reply.text)
+
+
+def _asks_for_day(reply: SpokenTurn, now: datetime) -> bool:
+    """Return whether the reply only names a day ("Today?")."""
+    due = dates.find(reply.text, reply.pack, now) if reply.text.endswith("?") else None
+    return due is not None and len(reply.text.split()) <= COUNTER and _is_bare(reply.text, due, reply.pack)
+
+
+def _bare_day(sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
+    """Yield the day of a sentence that is not about another matter ("The office is closed on Friday")."""
+    for due in only_day(sentence.text, sentence.pack, now):
+        if content(sentence.text.replace(due.expression, " "), sentence.pack) <= MIN_CONTENT:
+            yield due
 
 
 def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due]:

@@ -20,6 +20,8 @@ _FIGURES = re.compile(
     r"\b(?:(?P<year>\d{4})[./-](?P<m>\d{1,2})[./-](?P<d>\d{1,2})|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))\b"
 )
 MONTHS = 12
+NEXT_TO_IT = frozenset({"day_before", "day_after"})  # rules that count from a day in the same sentence
+FROM_AGREED = NEXT_TO_IT | {"agreed", "weekday_after"}  # ... or before: "we open on Friday, I'll have it ready by then"
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")
 
@@ -57,11 +59,17 @@ def find(
     best = None
     if matches:
         chosen = _chosen(matches, straight, words, verb)
+        earlier = [match for match in matches if match[3] <= chosen[2]]
+        if chosen[0] in FROM_AGREED and (earlier or chosen[0] in NEXT_TO_IT):
+            latest = max(earlier, key=lambda match: match[2], default=None)
+            agreed = latest and _resolve(latest, words, now, agreed)
         day = _resolve(chosen, words, now, agreed)
-        for other in matches if day and chosen[0] == "weekday" else ():  # "the Tuesday after it, the twenty-sixth"
+        for other in matches if chosen[0] in ("weekday", "weekday_after") else ():
             if other[0] in ("day", "day_month") and not _is_attribute(other, straight, words):
-                exact = _resolve(other, words, now, agreed)
-                chosen, day = (other, exact) if exact and exact.weekday() == day.weekday() else (chosen, day)
+                exact = _resolve(other, words, now, agreed)  # "the Tuesday after it, the twenty-sixth"
+                if exact and exact.weekday() == words.weekdays.get(chosen[1]["weekday"].lower().replace("-", " ")):
+                    chosen, day = other, exact
+                    break
         best = Due(straight[chosen[2] : chosen[3]], chosen[2], chosen[3], day)
     return _timed(straight, best or _in_figures(straight, words, now), times, now, agreed)
 
@@ -116,10 +124,19 @@ def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> 
     """
     pattern, parts = _correction(words.language), words.words("dates", "parts_of_day")
     days = [match for match in matches if not _is_part_of_day(match, parts)]
-    for match in days or matches:
-        after = min((other[2] for other in matches if other[2] >= match[3]), default=None)
-        if after is None or not pattern.fullmatch(text[match[3] : after]):
-            yield match
+    corrected = [
+        match
+        for match in days or matches
+        for after in [min((other[2] for other in matches if other[2] >= match[3]), default=None)]
+        if after is not None and pattern.fullmatch(text[match[3] : after])
+    ]
+    weekdays = {_weekday(match) for match in corrected} - {""}  # "on Tuesday, no, I'm away Tuesday, Wednesday"
+    rest = [match for match in days or matches if match not in corrected]
+    yield from [match for match in rest if _weekday(match) not in weekdays] or rest
+
+
+def _weekday(match: _RuleMatch) -> str:
+    return (match[1].groupdict().get("weekday") or "").lower()
 
 
 def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
@@ -130,9 +147,11 @@ def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
 @lru_cache(maxsize=64)
 def _correction(language: str | None) -> re.Pattern[str]:
     listed = _corrections(language)
-    correction = rf"[,.…–-]+ (?:\w{{1,4}},? )?(?:{listed})(?:,? (?:{listed})\b)*(?:, |[.…–-]+ | )"
-    reason = r"(?:(?:[\w']+ ){1,4}[\w']+[,.] )?"  # "on Monday, no, he's off then, Tuesday"
-    return re.compile(rf"{correction}{reason}(?:[\w']+ ){{0,2}}", re.IGNORECASE)
+    chain, doubt = rf"(?:{listed})(?:,? (?:{listed})\b)*", r"(?:, |[.…–-]+ | )"
+    correction = rf"(?:[,.…–-]+ (?:\w{{1,4}},? )?{chain}{doubt}| {chain}, )"
+    reason = r"(?:(?:[\w']+ ){0,6}[\w']+[,.] )?(?:[\w']+ ){0,2}"  # "on Monday, no, he's off then, Tuesday"
+    twice = rf"[,.…–-]+ (?:{listed}),? {chain}{doubt}(?:[\w']+ ){{0,4}}"
+    return re.compile(rf"{correction}{reason}|{twice}", re.IGNORECASE)
 
 
 def _corrections(language: str | None) -> str:
