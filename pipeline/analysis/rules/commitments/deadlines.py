@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, SPEAKER, Candidate, has
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
-from pipeline.analysis.rules.dates.calendar_rules import FRIDAY
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
-LONG = 10  # max. words of a question about the day
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
 STEM = 5  # characters of a verb that are compared
 REPLIES = 3  # turns after a promise or request in which its day is agreed
@@ -26,7 +24,7 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
     """
     if candidate.due is not None:
         return candidate
-    if candidate.form in ("commit", "present", "passive", "request", FREE) and candidate.number <= 1:
+    if candidate.form in ("commit", "present", "passive", FREE) and candidate.number <= 1:
         for due in _needed_by(candidate, turns, now):
             return replace(candidate, due=due)
     if candidate.form not in ("appointment", "third", "receive", "passive", FREE):
@@ -41,50 +39,40 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
 
 
 def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
-    """Yield the day by which the other party needs what the candidate refers to: "By Friday would be good." "I'll bring
-    it over."
+    """Yield the day by which the other party needs what the promise refers to: "We need it by Friday." "I'll bring it."
+
+    Or the day of the other party's answer to the speaker's question.
     """
     asked, before = turns[candidate.at - 2] if candidate.at > 1 else None, turns[max(0, candidate.at - 1)]
-    speaker, words = candidate.turn.turn.speaker, before.pack
-    own = candidate.turn.sentences[: candidate.number]
+    speaker, words, own = candidate.turn.turn.speaker, before.pack, candidate.turn.sentences[: candidate.number]
     if before.turn.speaker == speaker or any(dates.find(sentence.text, words, now) for sentence in own):
         return
     for sentence in before.sentences[::-1]:
-        due = dates.find(sentence.text, words, now)
+        due, text = dates.find(sentence.text, words, now), sentence.text
         if due is not None and due.day is not None:
-            rest = content(sentence.text.replace(due.expression, " "), words)
-            is_answer = asked is not None and asked.turn.speaker == speaker and asked.text.endswith("?") and rest <= 1
-            asks = sentence.text.endswith("?") and _is_deed_of(candidate, sentence)
-            needed = candidate.form != "request" and (asks or words.matches("tasks", "needed", sentence.text))
-            if is_answer or (needed and not _is_attribute_or_promise(sentence, due)):
-                if _refers_to(candidate, sentence):
-                    yield dates.Due(due.expression, 0, 0, due.day, due.time)
+            is_deed = candidate.form != FREE and candidate.verb[:STEM] in text.lower()
+            needed = words.matches("tasks", "needed", text) or (is_deed and text.endswith("?"))
+            is_other = any(words.matches("tasks", key, text) for key in ("commit", "present")) or any(
+                pattern.search(text[: due.first]) for pattern in words.patterns("dates", "attributive")
+            )
+            is_answer = asked is not None and asked.turn.speaker == speaker and asked.text.endswith("?")
+            if is_answer and content(text.replace(due.expression, " "), words) < MIN_CONTENT:
+                needed, is_other = True, False
+            if needed and not is_other and (is_deed or _refers_back(candidate)):
+                yield dates.Due(due.expression, 0, 0, due.day, due.time)
             return
 
 
-def _is_attribute_or_promise(sentence: Sentence, due: dates.Due) -> bool:
-    """Return whether the day describes a thing ("about Tuesday"), or is that of a promise ("I'm in town on Friday")."""
-    words, before = sentence.pack, sentence.text[: due.first]
-    is_attribute = any(pattern.search(before) for pattern in words.patterns("dates", "attributive"))
-    return is_attribute or any(words.matches("tasks", key, sentence.text) for key in ("commit", "present"))
-
-
-def _refers_to(candidate: Candidate, sentence: Sentence) -> bool:
-    """Return whether the promise is the deed of the sentence, or has a pronoun for its thing and no other purpose."""
-    words = candidate.words
-    if _is_deed_of(candidate, sentence):
-        return True
+def _refers_back(candidate: Candidate) -> bool:
+    """Return whether the promise has a pronoun for its thing, or no thing, and is not only to check or to call back."""
+    words, verb = candidate.words, candidate.match.start("verb")
     if has(words, "preparing", candidate.verb) or words.matches("tasks", "follow_up", candidate.clause):
         return False
-    to_the_verb = candidate.text[: candidate.match.start("verb") + len(candidate.verb.split()[0])]
-    at_verb = words.get("tasks", "pronouns_at_verb")  # of languages whose articles look like pronouns
-    pronoun = words.matches("tasks", *(("pronouns_at_verb", to_the_verb) if at_verb else ("pronouns", candidate.clause)))
-    rest = candidate.text[candidate.match.start("verb") : candidate.last]
-    return pronoun or (candidate.form != FREE and content(rest, words) < MIN_CONTENT)
-
-
-def _is_deed_of(candidate: Candidate, sentence: Sentence) -> bool:
-    return candidate.form != FREE and candidate.verb[:STEM] in sentence.text.lower()
+    if words.get("tasks", "pronouns_at_verb"):  # articles look like pronouns
+        pronoun = words.matches("tasks", "pronouns_at_verb", candidate.text[: verb + len(candidate.verb.split()[0])])
+    else:
+        pronoun = words.matches("tasks", "pronouns", candidate.clause)
+    return pronoun or (candidate.form != FREE and content(candidate.text[verb : candidate.last], words) < MIN_CONTENT)
 
 
 def _answers_to_when(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -106,26 +94,7 @@ def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | Non
     if candidate.due is None or candidate.due.day is None:
         for due in _days_after(candidate, turns, now):
             return due
-    first = _taken_back(candidate, now) or moved(candidate, turns, now)
-    return first or _of_the_week(candidate, turns, now) or candidate.due
-
-
-def _of_the_week(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
-    """Return the day of the named week that the speaker states next: "next week." "Which day?" "On Thursday." """
-    due, words = candidate.due, candidate.words
-    if due is None or due.day is None or due.day.weekday() != FRIDAY or _weekdays(due, words):
-        return None
-    following = candidate.turn.sentences[candidate.number + 1 : candidate.number + 2]
-    stated = (day for sentence in following for day in only_day(sentence.text, words, now))
-    for day in (*stated, *_answers_to_when(candidate, turns, now)):
-        in_week = due.day + timedelta(days=(day.day or due.day).weekday() - FRIDAY)
-        if _weekdays(day, words) and day.day in (in_week, in_week - timedelta(weeks=1)):
-            return replace(day, day=in_week)
-    return None
-
-
-def _weekdays(due: dates.Due, words: Pack) -> bool:
-    return any(weekday in due.expression.lower() for weekday in words.weekdays)
+    return _taken_back(candidate, now) or moved(candidate, turns, now) or candidate.due
 
 
 def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
@@ -136,32 +105,23 @@ def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
     if candidate.due is None or first is None or not dates.is_correction(first.text, candidate.words):
         return None
     is_dated = dates.find(first.text, candidate.words, now) is not None
-    parts = (*first.text.split(", "), *(sentence.text for sentence in rest))
     words = candidate.words
-    days = (
-        due
-        for part in (dates.without_corrections(part, words) for part in parts)
-        for due in only_day(part, words, now)
-        if _is_bare(part, due, words)
-    )
+    parts = (*first.text.split(", "), *(sentence.text for sentence in rest))
+    days = (due for part in parts for due in only_day(part, words, now, 1))
     later = (due for sentence in rest if is_dated for due in only_day(sentence.text, candidate.words, now))
     return next((due for due in (*days, *later) if due.day != candidate.due.day), None)
-
-
-def _is_bare(text: str, due: dates.Due, words: Pack) -> bool:
-    """Return whether the text is the day and nothing else of content."""
-    return content(text.replace(due.expression, " "), words) == 0
 
 
 def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
     turn = candidate.turn
     if candidate.form in ("commit", "present", "third", "offer", FREE) and candidate.due is None:
         for sentence in turn.sentences[max(0, candidate.number - 1) : candidate.number]:
-            yield from _bare_day(sentence, now)
+            yield from only_day(sentence.text, turn.pack, now, MIN_CONTENT)
     for sentence in turn.sentences[candidate.number + 1 : candidate.number + 2]:
         yield from only_day(sentence.text, turn.pack, now)
     is_request = candidate.actor == LISTENER
-    asking, needed = None, None  # the speaker who asks when, and the day that the other party proposes
+    asking: str | None = None  # the speaker who asks when
+    needed: dates.Due | None = None  # the day that the other party proposes
     for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + 1 + REPLIES]):
         speaker, words = reply.turn.speaker, reply.pack
         is_owner = (speaker == turn.turn.speaker) != is_request
@@ -171,37 +131,23 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
         for sentence in reply.sentences:
             if asking not in (None, speaker) and not words.matches("tasks", "refuse", sentence.text):
                 yield from only_day(sentence.text.rstrip(" ?"), words, now)
-            if granted and words.matches("tasks", "accept", sentence.text):
-                yield from only_day(sentence.text, words, now)
-            elif granted:
-                yield from _bare_day(sentence, now)
+            if granted:
+                accepts = words.matches("tasks", "accept", sentence.text)
+                yield from only_day(sentence.text, words, now, SHORT if accepts else MIN_CONTENT)
             if is_owner:
                 yield from _with_day("accept" if granted else "again", sentence, now)
             elif words.matches("tasks", "needed", sentence.text):
                 needed = next(_with_day("needed", sentence, now), needed)
-        asking = speaker if _asks_when(reply) or _asks_for_day(reply, now) else asking
+        asking = speaker if _asks_when(reply) else asking
 
 
 def _asks_when(reply: SpokenTurn) -> bool:
     """Return whether the reply is "By when?": a longer question is about something else."""
-    return len(reply.text.split()) <= LONG and reply.pack.matches("tasks", "when", reply.text)
-
-
-def _asks_for_day(reply: SpokenTurn, now: datetime) -> bool:
-    """Return whether the reply only names a day ("Today?")."""
-    due = dates.find(reply.text, reply.pack, now) if reply.text.endswith("?") else None
-    return due is not None and len(reply.text.split()) <= COUNTER and _is_bare(reply.text, due, reply.pack)
-
-
-def _bare_day(sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
-    """Yield the day of a sentence that is not about another matter ("The office is closed on Friday")."""
-    for due in only_day(sentence.text, sentence.pack, now):
-        if content(sentence.text.replace(due.expression, " "), sentence.pack) <= MIN_CONTENT:
-            yield due
+    return len(reply.text.split()) <= 2 * COUNTER and reply.pack.matches("tasks", "when", reply.text)
 
 
 def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
-    """Yield the day of a sentence of few words that agrees, repeats the promise or needs it: "Sure, I'll do it tonight"."""
+    """Yield the day of a short sentence that agrees, repeats the promise or needs it: "Sure, I'll do it tonight"."""
     due = dates.find(sentence.text, sentence.pack, now)
     if due is None or due.day is None:
         return
@@ -216,9 +162,12 @@ def _vague(candidate: Candidate) -> bool:
     return content(candidate.clause, candidate.words) < MIN_CONTENT
 
 
-def only_day(text: str, words: Pack, now: datetime) -> Iterator[dates.Due]:
+def only_day(text: str, words: Pack, now: datetime, others: int = SHORT) -> Iterator[dates.Due]:
+    """Yield the day of a short sentence that promises and requests nothing; `others`: max. other content words."""
     due = dates.find(text, words, now) if len(text.split()) <= SHORT and not text.endswith("?") else None
-    if due and due.day and not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
+    if due is None or due.day is None or content(text.replace(due.expression, " "), words) > others:
+        return
+    if not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
         yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 

@@ -166,10 +166,7 @@ def _prepares(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 def _counter_proposal(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether the later one only proposes another day: "I could do Tuesday"."""
     proposal = later.candidate.form in ("offer", "appointment") and later.vague
-    day = earlier.task.due_date
-    if day is None and earlier.candidate.actor == LISTENER:  # "Will you send it?" "Sure." "Would Sunday suit?"
-        return proposal and earlier.candidate.turn.turn.speaker == later.candidate.turn.turn.speaker
-    return proposal and day is not None and day == later.task.due_date
+    return proposal and earlier.task.due_date is not None and earlier.task.due_date == later.task.due_date
 
 
 def shared(earlier: ExtractedTask, later: ExtractedTask) -> float:

@@ -1,3 +1,3 @@
-from pipeline.analysis.rules.dates.expressions import Due, find, is_correction, local, without_corrections
+from pipeline.analysis.rules.dates.expressions import Due, find, is_correction, local
 
-__all__ = ["Due", "find", "is_correction", "local", "without_corrections"]
+__all__ = ["Due", "find", "is_correction", "local"]

@@ -206,8 +206,6 @@ RULES: dict[str, Callable[[DateMatch], date | None]] = {
     "in_years": lambda match: _in_months(replace(match, number=12 * (match.number or 1))),
     "in_hours": _in_hours,
     "agreed": lambda match: match.agreed,
-    "day_before": lambda match: match.agreed and match.agreed - timedelta(days=1),
-    "day_after": lambda match: match.agreed and match.agreed + timedelta(days=1),
     "open": lambda match: None,
 }
 """Rules by the names that language packs use. `agreed`: the day mentioned before; `open`: an expression ("soon") from

@@ -20,8 +20,6 @@ _FIGURES = re.compile(
     r"\b(?:(?P<year>\d{4})[./-](?P<m>\d{1,2})[./-](?P<d>\d{1,2})|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))\b"
 )
 MONTHS = 12
-NEXT_TO_IT = frozenset({"day_before", "day_after"})  # rules that count from a day in the same sentence
-FROM_AGREED = NEXT_TO_IT | {"agreed", "weekday_after"}  # ... or before: "we open on Friday, I'll have it ready by then"
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")
 
@@ -58,19 +56,13 @@ def find(
     matches, times = _rule_matches(straight, words.language)
     best = None
     if matches:
-        chosen = _chosen(matches, straight, words, verb)
-        earlier = [match for match in matches if match[3] <= chosen[2]]
-        if chosen[0] in FROM_AGREED and (earlier or chosen[0] in NEXT_TO_IT):
-            latest = max(earlier, key=lambda match: match[2], default=None)
-            agreed = latest and _resolve(latest, words, now, agreed)
-        day = _resolve(chosen, words, now, agreed)
-        for other in matches if chosen[0] in ("weekday", "weekday_after") else ():
-            if other[0] in ("day", "day_month") and not _is_attribute(other, straight, words):
-                exact = _resolve(other, words, now, agreed)  # "the Tuesday after it, the twenty-sixth"
-                if exact and exact.weekday() == words.weekdays.get(chosen[1]["weekday"].lower().replace("-", " ")):
-                    chosen, day = other, exact
-                    break
-        best = Due(straight[chosen[2] : chosen[3]], chosen[2], chosen[3], day)
+        rule, match, first, last = _chosen(matches, straight, words, verb)
+        day = _resolve(rule, match, words, now, agreed)
+        for other, named, start, end in matches if rule == "weekday" and day else ():
+            exact = _resolve(other, named, words, now, agreed) if other in ("day", "day_month") else None
+            if exact and exact.weekday() == day.weekday():  # "on the Tuesday after it, the twenty-sixth"
+                first, last, day = start, end, exact
+        best = Due(straight[first:last], first, last, day)
     return _timed(straight, best or _in_figures(straight, words, now), times, now, agreed)
 
 
@@ -85,16 +77,13 @@ def _chosen(matches: "tuple[_RuleMatch, ...]", text: str, words: Pack, verb: tup
 
     def rank(candidate: _RuleMatch) -> tuple[bool, bool, int]:
         _, _, first, last = candidate
-        inner = last <= verb[0] and len(_HEAD.split(text[:first])[-1].split()) > MAX_LEAD
-        return _is_attribute(candidate, text, words), inner, max(first - verb[1], verb[0] - last, 0)
+        before = text[:first]
+        patterns = words.patterns("dates", "attributive")
+        is_attribute = any(pattern.search(text[first:last]) or pattern.search(before) for pattern in patterns)
+        inner = last <= verb[0] and len(_HEAD.split(before)[-1].split()) > MAX_LEAD
+        return is_attribute, inner, max(first - verb[1], verb[0] - last, 0)
 
     return min(matches, key=rank)
-
-
-def _is_attribute(candidate: "_RuleMatch", text: str, words: Pack) -> bool:
-    _, _, first, last = candidate
-    patterns = words.patterns("dates", "attributive")
-    return any(pattern.search(text[first:last]) or pattern.search(text[:first]) for pattern in patterns)
 
 
 _RuleMatch = tuple[str, re.Match[str], int, int]  # rule, match, and the relevant characters of it
@@ -124,19 +113,10 @@ def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> 
     """
     pattern, parts = _correction(words.language), words.words("dates", "parts_of_day")
     days = [match for match in matches if not _is_part_of_day(match, parts)]
-    corrected = [
-        match
-        for match in days or matches
-        for after in [min((other[2] for other in matches if other[2] >= match[3]), default=None)]
-        if after is not None and pattern.fullmatch(text[match[3] : after])
-    ]
-    weekdays = {_weekday(match) for match in corrected} - {""}  # "on Tuesday, no, I'm away Tuesday, Wednesday"
-    rest = [match for match in days or matches if match not in corrected]
-    yield from [match for match in rest if _weekday(match) not in weekdays] or rest
-
-
-def _weekday(match: _RuleMatch) -> str:
-    return (match[1].groupdict().get("weekday") or "").lower()
+    for match in days or matches:
+        after = min((other[2] for other in matches if other[2] >= match[3]), default=None)
+        if after is None or not pattern.fullmatch(text[match[3] : after]):
+            yield match
 
 
 def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
@@ -146,21 +126,12 @@ def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=64)
 def _correction(language: str | None) -> re.Pattern[str]:
-    listed = _corrections(language)
-    chain, doubt = rf"(?:{listed})(?:,? (?:{listed})\b)*", r"(?:, |[.…–-]+ | )"
-    correction = rf"(?:[,.…–-]+ (?:\w{{1,4}},? )?{chain}{doubt}| {chain}, )"
+    corrections = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
+    listed = "|".join(map(re.escape, corrections)) or "(?!)"
+    chain = rf"(?:{listed})(?:,? (?:{listed})\b)*"
     reason = r"(?:(?:[\w']+ ){0,6}[\w']+[,.] )?(?:[\w']+ ){0,2}"  # "on Monday, no, he's off then, Tuesday"
-    twice = rf"[,.…–-]+ (?:{listed}),? {chain}{doubt}(?:[\w']+ ){{0,4}}"
-    return re.compile(rf"{correction}{reason}|{twice}", re.IGNORECASE)
-
-
-def _corrections(language: str | None) -> str:
-    listed = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
-    return "|".join(map(re.escape, listed)) or "(?!)"
-
-
-def without_corrections(text: str, words: Pack) -> str:
-    return re.sub(rf"\b(?:{_corrections(words.language)})\b", " ", text, flags=re.IGNORECASE)
+    before = r"[,.…–-]+ (?:\w{1,4},? )?"
+    return re.compile(rf"(?:{before}{chain}(?:, |[.…–-]+ | )| {chain}, ){reason}", re.IGNORECASE)
 
 
 def is_correction(text: str, words: Pack) -> bool:
@@ -217,8 +188,7 @@ def _rules(words: Pack) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return _rules_of[words.language]
 
 
-def _resolve(candidate: _RuleMatch, words: Pack, now: datetime, agreed: date | None) -> date | None:
-    rule, match, *_ = candidate
+def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed: date | None) -> date | None:
     groups = {key: value.lower().replace("-", " ") for key, value in match.groupdict().items() if value}
     ordinal = words.ordinals.get(groups.get("ordinal", ""))
     if "ordinal_digits" in groups:
