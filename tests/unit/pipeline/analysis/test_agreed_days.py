@@ -16,11 +16,11 @@ from tests.support.calls_by_hand import call
 TUESDAY = datetime(2026, 9, 8, 10, 0, tzinfo=UTC)
 
 NEEDED = """
-en|rep: When would you like the key back? / customer: By Friday would be ideal. / rep: Fine, I'll drop it off.|2026-09-11
-en|customer: We need the signed lease by the twentieth. / rep: No problem, I'll send it to you.|2026-09-20
+en|rep: When do you want the key back? / customer: By Friday would be ideal. / rep: Fine, I'll drop it off.|2026-09-11
+en|customer: We need the lease by the twentieth. / rep: No problem, I'll send it to you.|2026-09-20
 en|rep: How about you ring me on Thursday? / customer: All right, I'll ring you.|2026-09-10
-de|customer: Den Mietvertrag bräuchten wir bis Freitag. / rep: Gut, den Vertrag, die Kopie, die schicke ich Ihnen.|2026-09-11
-de|rep: Die Unterlagen müssten bis zum zwanzigsten da sein. / customer: In Ordnung, die bringe ich vorbei.|2026-09-20
+de|customer: Die Kopie bräuchten wir bis Freitag. / rep: Gut, die schicke ich Ihnen.|2026-09-11
+de|rep: Die Unterlagen müssten bis zum zwanzigsten da sein. / customer: Gut, die bringe ich vorbei.|2026-09-20
 es|customer: Necesitamos el contrato para el viernes. / rep: Muy bien, se lo mando.|2026-09-11
 es|rep: El formulario tendría que estar aquí antes del veinte. / customer: De acuerdo, se lo llevo.|2026-09-19
 fr|customer: Il me faudrait le contrat pour vendredi. / rep: Très bien, je vous l'envoie.|2026-09-11
@@ -36,15 +36,15 @@ pt|customer: Na sexta estamos fechados. / rep: Certo, eu envio-lhe a lista de pr
 """
 
 PROPOSED = """
-en|customer: Could you send me the floor plan? / rep: Sure, I can do that. / customer: By when, do you think? / rep: By Friday.|2026-09-11
-en|customer: Can you mail me the invoice? / rep: Of course. / customer: If you could by Thursday, please. / rep: Yes, sure.|2026-09-10
+en|customer: Could you send me the plan? / rep: Sure. / customer: By when, do you think? / rep: By Friday.|2026-09-11
+en|customer: Can you mail me the bill? / rep: Sure. / customer: If you could by Thursday, please. / rep: Yes.|2026-09-10
 en|rep: I'll call the plumber for you. / customer: Thanks. / rep: I'll do it before lunch.|2026-09-08
-de|customer: Können Sie mir den Grundriss schicken? / rep: Ja, gern. / customer: Bis wann denn? / rep: Bis Freitag.|2026-09-11
+de|customer: Können Sie mir den Plan schicken? / rep: Ja. / customer: Bis wann denn? / rep: Bis Freitag.|2026-09-11
 de|rep: Ich schicke Ihnen den Grundriss. / customer: Ginge bis Donnerstag, bitte? / rep: Ja, klar.|2026-09-10
 de|rep: Ich rufe den Klempner für Sie an. / customer: Danke. / rep: Das mache ich noch heute.|2026-09-08
-es|customer: ¿Me puede mandar el plano? / rep: Claro que sí. / customer: ¿Para cuándo? / rep: Para el viernes.|2026-09-11
-es|rep: Le mando el plano. / customer: Si puede ser antes del viernes, mejor. / rep: Sí, claro.|2026-09-10
-fr|customer: Vous pouvez m'envoyer le plan? / rep: Oui, bien sûr. / customer: Pour quand? / rep: Pour vendredi.|2026-09-11
+es|customer: ¿Me puede mandar el plano? / rep: Claro. / customer: ¿Para cuándo? / rep: Para el viernes.|2026-09-11
+es|rep: Le mando el plano. / customer: Si puede ser antes del viernes, mejor. / rep: Sí.|2026-09-10
+fr|customer: Vous pouvez m'envoyer le plan? / rep: Oui. / customer: Pour quand? / rep: Pour vendredi.|2026-09-11
 fr|rep: J'appelle le plombier pour vous. / customer: Merci. / rep: Je le fais ce soir.|2026-09-08
 pt|customer: Pode me mandar a planta? / rep: Claro. / customer: Para quando? / rep: Para sexta.|2026-09-11
 en|rep: I'll post you the brochure. / customer: Are you open on Saturday? / rep: Yes.|-
