@@ -12,7 +12,7 @@ from pipeline.language.pack import Pack
 
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
 STEM = 5  # characters of a verb that are compared
-REPLIES = 3  # turns after a promise or request in which its day is agreed
+REPLIES = 3  # turns in which a day is agreed, from the promise on; a request has one more
 SHORT = 8  # max. words of a sentence that only names the day
 
 
@@ -122,7 +122,7 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
     is_request = candidate.actor == LISTENER
     asking: str | None = None  # the speaker who asks when
     needed: dates.Due | None = None  # the day that the other party proposes
-    for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + 1 + REPLIES]):
+    for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + REPLIES + is_request]):
         speaker, words = reply.turn.speaker, reply.pack
         is_owner = (speaker == turn.turn.speaker) != is_request
         if is_owner and needed and words.matches("tasks", "accept", reply.text):
@@ -132,8 +132,7 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
             if asking not in (None, speaker) and not words.matches("tasks", "refuse", sentence.text):
                 yield from only_day(sentence.text.rstrip(" ?"), words, now)
             if granted:
-                accepts = words.matches("tasks", "accept", sentence.text)
-                yield from only_day(sentence.text, words, now, SHORT if accepts else MIN_CONTENT)
+                yield from only_day(sentence.text, words, now)
             if is_owner:
                 yield from _with_day("accept" if granted else "again", sentence, now)
             elif words.matches("tasks", "needed", sentence.text):
@@ -143,7 +142,7 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
 
 def _asks_when(reply: SpokenTurn) -> bool:
     """Return whether the reply is "By when?": a longer question is about something else."""
-    return len(reply.text.split()) <= 2 * COUNTER and reply.pack.matches("tasks", "when", reply.text)
+    return len(reply.text.rstrip(" ?").split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
 
 
 def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
