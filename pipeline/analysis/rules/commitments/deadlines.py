@@ -107,7 +107,9 @@ def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
     is_dated = dates.find(first.text, candidate.words, now) is not None
     words = candidate.words
     parts = (*first.text.split(", "), *(sentence.text for sentence in rest))
-    days = (due for part in parts for due in only_day(part, words, now, 1))
+    listed = words.words("numbers", "corrections")
+    bare = (" ".join(word for word in part.split() if word.lower() not in listed) for part in parts)
+    days = (due for part in bare for due in only_day(part, words, now, 0))
     later = (due for sentence in rest if is_dated for due in only_day(sentence.text, candidate.words, now))
     return next((due for due in (*days, *later) if due.day != candidate.due.day), None)
 

@@ -55,7 +55,7 @@ fr|rep: Je vous envoie la brochure. / customer: Vous ouvrez samedi? / rep: Oui.|
 
 CORRECTED = """
 en|rep: I'll get Ann out to you on Thursday, no, sorry, she's off, Friday it is.|2026-09-11
-en|rep: I'll send you the report by the tenth. Actually, make it the twelfth.|2026-09-12
+en|rep: I'll send you the report by Thursday. Actually, Friday.|2026-09-11
 en|rep: I'll post the form on Thursday, actually Friday.|2026-09-11
 de|rep: Ich schicke Ihnen den Bericht am Donnerstag, nein, da bin ich weg, am Freitag.|2026-09-11
 de|rep: Ich schicke Ihnen den Bericht am Donnerstag. Nein, lieber am Freitag.|2026-09-11
@@ -63,7 +63,7 @@ es|rep: Le mando el informe el jueves, no, perdón, el viernes.|2026-09-11
 es|rep: Le mando el informe el jueves. O mejor el viernes.|2026-09-11
 fr|rep: Je vous envoie le rapport jeudi, non, pardon, je suis absent, vendredi.|2026-09-11
 fr|rep: Je vous envoie le rapport le dix... enfin non, plutôt le douze, comme ça c'est sûr.|2026-09-12
-pt|rep: Mando-lhe o relatório na quinta, quer dizer, na sexta.|2026-09-11
+pt|rep: Mando-lhe o relatório na quinta, não, na sexta.|2026-09-11
 en|rep: I'll send you the report on Thursday, and no, we don't open on Friday.|2026-09-10
 en|rep: The twelfth is when we moved. Then I'll send you the report tomorrow.|2026-09-09
 """
