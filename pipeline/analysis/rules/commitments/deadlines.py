@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, SPEAKER, Candidate, has
+from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate, has
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
