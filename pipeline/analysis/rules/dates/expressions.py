@@ -58,9 +58,9 @@ def find(
     if matches:
         rule, match, first, last = _chosen(matches, straight, words, verb)
         day = _resolve(rule, match, words, now, agreed)
-        for other, named, start, end in matches if rule == "weekday" and day else ():
+        for other, named, start, end in matches if rule == "weekday" else ():
             exact = _resolve(other, named, words, now, agreed) if other in ("day", "day_month") else None
-            if exact and exact.weekday() == day.weekday():  # "on the Tuesday after it, the twenty-sixth"
+            if exact and day and exact.weekday() == day.weekday():  # "on the Tuesday after it, the twenty-sixth"
                 first, last, day = start, end, exact
         best = Due(straight[first:last], first, last, day)
     return _timed(straight, best or _in_figures(straight, words, now), times, now, agreed)
