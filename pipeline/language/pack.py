@@ -119,7 +119,8 @@ class Pack:
 
     @cached_property
     def months(self) -> dict[str, int]:
-        return {word: number for number, word in enumerate(self.get("dates", "months", []), start=1)}
+        months = {word: number for number, word in enumerate(self.get("dates", "months", []), start=1)}
+        return {**months, **self.get("dates", "other_months", {})}
 
     @cached_property
     def offsets(self) -> dict[str, int]:

@@ -41,7 +41,7 @@ REQUIRED: dict[str, str] = {
     "tasks": """
         endings again fillers commit passive receive third offer request appointment action idle with_date
         you addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
-        counter no border done at_once when colleague with_me joint coordinated only_with_date whether
+        counter needed no border done at_once when colleague with_me joint coordinated only_with_date whether
         pronouns pronouns_at_verb dative aside permission from_us oblige promise tag thing reported concepts
         things not_things open_end genders for_things of
     """,
@@ -71,7 +71,7 @@ REQUIRED: dict[str, str] = {
 OPTIONAL = {
     "summary": " ".join(CallOutcome),  # phrases of an outcome
     "numbers": "short_one ordinal_suffix other_ordinals upto",
-    "dates": "other_weekdays day_first",
+    "dates": "other_weekdays other_months day_first",
     "tasks": """
         present open verb_last clitics listener speaker listener_is object_pronouns before_pronouns head_first plural
     """,
@@ -79,7 +79,7 @@ OPTIONAL = {
 """Keys for what only some languages have."""
 TABLES = {
     "numbers": "tens other repeat hundreds other_ordinals upto scales",
-    "dates": "other_weekdays offsets",
+    "dates": "other_weekdays other_months offsets",
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
@@ -104,11 +104,11 @@ PAIRS = {
 }
 LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12, ("dates", "quarters"): 4}
 DATE_RULES = """
-    offset next_morning offset_week offset_fortnight weekday weekday_after next_weekday this_week_weekday
+    offset next_morning offset_week offset_fortnight offset_weeks weekday weekday_after next_weekday this_week_weekday
     weekday_after_next weekday_week weekday_fortnight weekday_weeks day_month day week_of_day day_next_month nth_weekday
     last_weekday nth_week last_week end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week
-    week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month end_of_month
-    end_of_next_month start_of_quarter end_of_quarter start_of_next_quarter end_of_next_quarter end_of_year
+    week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month middle_of_next_month
+    end_of_month end_of_next_month start_of_quarter end_of_quarter start_of_next_quarter end_of_next_quarter end_of_year
     in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours agreed open
 """
 TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"

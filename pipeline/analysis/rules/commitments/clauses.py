@@ -6,8 +6,8 @@ the rest of the sentence (condition, refusal, past).
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from itertools import pairwise
 
 from pipeline.analysis.rules import dates
@@ -207,17 +207,8 @@ def _form_matches(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
 def _due(
     text: str, clause: tuple[int, int], verb: tuple[int, int] | None, words: Pack, now: datetime, agreed: date | None
 ) -> dates.Due | None:
-    """Return the due expression of the clause, in places of `text`. "From receipt" counts from the agreed day."""
+    """Return the due expression of the clause, in places of `text`."""
     first, last = clause
     verb = (verb[0] - first, verb[1] - first) if verb else None
     due = dates.find(text[first:last], words, now, agreed, verb)
-    if due is None:
-        return None
-    if agreed and any(pattern.search(text[first:last]) for pattern in words.patterns("dates", "from_agreed")):
-        later = timedelta(days=(agreed - now.date()).days)
-        counted = dates.find(text[first:last], words, now + later, agreed, verb)
-        if (
-            counted and counted.day and due.day and counted.day - due.day == later
-        ):  # "Friday" does not depend on the start
-            due = counted
-    return dates.Due(due.expression, due.first + first, due.last + first, due.day, due.time)
+    return due and replace(due, first=due.first + first, last=due.last + first)

@@ -5,12 +5,14 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate
+from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate, has
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
+STEM = 5  # characters of a verb that are compared
+REPLIES = 3  # turns in which a day is agreed, from the promise on; a request has one more
 SHORT = 8  # max. words of a sentence that only names the day
 
 
@@ -18,9 +20,14 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
     """Return the candidate with the day of the sentence before it, if its form needs one: "Thursday at ten. Does that
     suit?"
 
-    Otherwise with the speaker's answer if the other party asks when.
+    Otherwise with the speaker's answer if the other party asks when, or with the day that it answers.
     """
-    if candidate.due is not None or candidate.form not in ("appointment", "third", "receive", "passive", FREE):
+    if candidate.due is not None:
+        return candidate
+    if candidate.form in ("commit", "present", "passive", FREE) and candidate.number <= 1:
+        for due in _needed_by(candidate, turns, now):
+            return replace(candidate, due=due)
+    if candidate.form not in ("appointment", "third", "receive", "passive", FREE):
         return candidate
     for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]:
         for due in only_day(sentence.text, candidate.words, now):
@@ -29,6 +36,43 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
         for due in _answers_to_when(candidate, turns, now):
             return replace(candidate, due=due)
     return candidate
+
+
+def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
+    """Yield the day by which the other party needs what the promise refers to: "We need it by Friday." "I'll bring it."
+
+    Or the day of the other party's answer to the speaker's question.
+    """
+    asked, before = turns[candidate.at - 2] if candidate.at > 1 else None, turns[max(0, candidate.at - 1)]
+    speaker, words, own = candidate.turn.turn.speaker, before.pack, candidate.turn.sentences[: candidate.number]
+    if before.turn.speaker == speaker or any(dates.find(sentence.text, words, now) for sentence in own):
+        return
+    for sentence in before.sentences[::-1]:
+        due, text = dates.find(sentence.text, words, now), sentence.text
+        if due is not None and due.day is not None:
+            is_deed = candidate.form != FREE and candidate.verb[:STEM] in text.lower()
+            needed = words.matches("tasks", "needed", text) or (is_deed and text.endswith("?"))
+            is_other = any(words.matches("tasks", key, text) for key in ("commit", "present")) or any(
+                pattern.search(text[: due.first]) for pattern in words.patterns("dates", "attributive")
+            )
+            is_answer = asked is not None and asked.turn.speaker == speaker and asked.text.endswith("?")
+            if is_answer and content(text.replace(due.expression, " "), words) < MIN_CONTENT:
+                needed, is_other = True, False
+            if needed and not is_other and (is_deed or _refers_back(candidate)):
+                yield dates.Due(due.expression, 0, 0, due.day, due.time)
+            return
+
+
+def _refers_back(candidate: Candidate) -> bool:
+    """Return whether the promise has a pronoun for its thing, or no thing, and is not only to check or to call back."""
+    words, verb = candidate.words, candidate.match.start("verb")
+    if has(words, "preparing", candidate.verb) or words.matches("tasks", "follow_up", candidate.clause):
+        return False
+    if words.get("tasks", "pronouns_at_verb"):  # articles look like pronouns
+        pronoun = words.matches("tasks", "pronouns_at_verb", candidate.text[: verb + len(candidate.verb.split()[0])])
+    else:
+        pronoun = words.matches("tasks", "pronouns", candidate.clause)
+    return pronoun or (candidate.form != FREE and content(candidate.text[verb : candidate.last], words) < MIN_CONTENT)
 
 
 def _answers_to_when(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -61,49 +105,56 @@ def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
     if candidate.due is None or first is None or not dates.is_correction(first.text, candidate.words):
         return None
     is_dated = dates.find(first.text, candidate.words, now) is not None
+    words = candidate.words
     parts = (*first.text.split(", "), *(sentence.text for sentence in rest))
-    days = (
-        due for part in parts for due in only_day(part, candidate.words, now) if _is_bare(part, due, candidate.words)
-    )
+    listed = words.words("numbers", "corrections")
+    bare = (" ".join(word for word in part.split() if word.lower() not in listed) for part in parts)
+    days = (due for part in bare for due in only_day(part, words, now, 0))
     later = (due for sentence in rest if is_dated for due in only_day(sentence.text, candidate.words, now))
     return next((due for due in (*days, *later) if due.day != candidate.due.day), None)
-
-
-def _is_bare(text: str, due: dates.Due, words: Pack) -> bool:
-    """Return whether the text is the day and nothing else of content."""
-    return content(text.replace(due.expression, " "), words) == 0
 
 
 def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
     turn = candidate.turn
     if candidate.form in ("commit", "present", "third", "offer", FREE) and candidate.due is None:
         for sentence in turn.sentences[max(0, candidate.number - 1) : candidate.number]:
-            yield from only_day(sentence.text, turn.pack, now)
+            yield from only_day(sentence.text, turn.pack, now, MIN_CONTENT)
     for sentence in turn.sentences[candidate.number + 1 : candidate.number + 2]:
         yield from only_day(sentence.text, turn.pack, now)
-    asked = False
-    for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + 3]):
-        is_same = reply.turn.speaker == turn.turn.speaker
-        if not is_same and _asks_when(reply):
-            asked = True
-        elif asked if is_same else at == 0 and candidate.actor == LISTENER and not _vague(candidate):
-            for sentence in reply.sentences:
-                yield from only_day(sentence.text, reply.pack, now)
-                yield from _assent_with_day(sentence, now)
+    is_request = candidate.actor == LISTENER
+    asking: str | None = None  # the speaker who asks when
+    needed: dates.Due | None = None  # the day that the other party proposes
+    for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + REPLIES + is_request]):
+        speaker, words = reply.turn.speaker, reply.pack
+        is_owner = (speaker == turn.turn.speaker) != is_request
+        if is_owner and needed and words.matches("tasks", "accept", reply.text):
+            yield needed
+        granted = is_owner and is_request and at == 0 and not _vague(candidate)
+        for sentence in reply.sentences:
+            if asking not in (None, speaker) and not words.matches("tasks", "refuse", sentence.text):
+                yield from only_day(sentence.text.rstrip(" ?"), words, now)
+            if granted:
+                yield from only_day(sentence.text, words, now)
+            if is_owner:
+                yield from _with_day("accept" if granted else "again", sentence, now)
+            elif words.matches("tasks", "needed", sentence.text):
+                needed = next(_with_day("needed", sentence, now), needed)
+        asking = speaker if _asks_when(reply) else asking
 
 
 def _asks_when(reply: SpokenTurn) -> bool:
     """Return whether the reply is "By when?": a longer question is about something else."""
-    return len(reply.text.split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
+    return len(reply.text.rstrip(" ?").split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
 
 
-def _assent_with_day(sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
-    """Yield the day of a sentence that agrees and names it: "Sure, I'll do it tonight"."""
-    due = dates.find(sentence.text, sentence.pack, now) if len(sentence.text.split()) <= SHORT else None
+def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
+    """Yield the day of a short sentence that agrees, repeats the promise or needs it: "Sure, I'll do it tonight"."""
+    due = dates.find(sentence.text, sentence.pack, now)
     if due is None or due.day is None:
         return
     rest = sentence.text[: due.first] + sentence.text[due.last :]
-    if content(rest, sentence.pack) <= MIN_CONTENT and sentence.pack.matches("tasks", "accept", sentence.text):
+    is_short = len(rest.split()) <= SHORT and content(rest, sentence.pack) <= MIN_CONTENT
+    if is_short and sentence.pack.matches("tasks", key, sentence.text):
         yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 
@@ -112,9 +163,12 @@ def _vague(candidate: Candidate) -> bool:
     return content(candidate.clause, candidate.words) < MIN_CONTENT
 
 
-def only_day(text: str, words: Pack, now: datetime) -> Iterator[dates.Due]:
+def only_day(text: str, words: Pack, now: datetime, others: int = SHORT) -> Iterator[dates.Due]:
+    """Yield the day of a short sentence that promises and requests nothing; `others`: max. other content words."""
     due = dates.find(text, words, now) if len(text.split()) <= SHORT and not text.endswith("?") else None
-    if due and due.day and not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
+    if due is None or due.day is None or content(text.replace(due.expression, " "), words) > others:
+        return
+    if not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
         yield dates.Due(due.expression, 0, 0, due.day, due.time)
 
 

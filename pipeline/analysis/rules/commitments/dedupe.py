@@ -135,6 +135,8 @@ def _refers_to(earlier: ExtractedTask, later: ExtractedTask) -> bool:
         return True
     if later.candidate.form == "receive" and earlier.task.due_date is None and earlier.candidate.form in PROMISES:
         return True  # "I'll email you the form." ... "You'll have that by this evening."
+    if later.refers_back and later.candidate.actor == earlier.candidate.actor and later.candidate.form in PROMISES:
+        return True  # "I'll ring the bank." ... "I'll do it before lunch."
     if "follow-up" in {earlier.task.kind, later.task.kind}:
         return False
     approved = later.candidate.actor == LISTENER and later.candidate.at - earlier.candidate.at == 1

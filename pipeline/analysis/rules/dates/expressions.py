@@ -5,7 +5,7 @@ The README of this package has the conventions, such as "before Saturday" and "n
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -57,7 +57,12 @@ def find(
     best = None
     if matches:
         rule, match, first, last = _chosen(matches, straight, words, verb)
-        best = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
+        day = _resolve(rule, match, words, now, agreed)
+        for other, named, start, end in matches if rule == "weekday" else ():
+            exact = _resolve(other, named, words, now, agreed) if other in ("day", "day_month") else None
+            if exact and day and exact.weekday() == day.weekday():  # "on the Tuesday after it, the twenty-sixth"
+                first, last, day = start, end, exact
+        best = Due(straight[first:last], first, last, day)
     return _timed(straight, best or _in_figures(straight, words, now), times, now, agreed)
 
 
@@ -116,14 +121,17 @@ def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> 
 
 def _is_part_of_day(match: _RuleMatch, parts: frozenset[str]) -> bool:
     words = (match[1].groupdict().get("offset") or "").lower().replace("-", " ")
-    return match[0] == "offset" and words in parts
+    return match[0] == "next_morning" or (match[0] == "offset" and words in parts)
 
 
 @lru_cache(maxsize=64)
 def _correction(language: str | None) -> re.Pattern[str]:
     corrections = sorted(pack(language).get("numbers", "corrections", ()), key=len, reverse=True)
     listed = "|".join(map(re.escape, corrections)) or "(?!)"
-    return re.compile(rf"[,.…–-]+ (?:\w{{1,4}},? )?(?:{listed})(?:, |[.…–-]+ | )(?:[\w']+ ){{0,2}}", re.IGNORECASE)
+    chain = rf"(?:{listed})(?:,? (?:{listed})\b)*"
+    reason = r"(?:(?:[\w']+ ){0,6}[\w']+[,.] )?(?:[\w']+ ){0,2}"  # "on Monday, no, he's off then, Tuesday"
+    before = r"[,.…–-]+ (?:\w{1,4},? )?"
+    return re.compile(rf"(?:{before}{chain}(?:, |[.…–-]+ | )| {chain}, ){reason}", re.IGNORECASE)
 
 
 def is_correction(text: str, words: Pack) -> bool:
@@ -203,6 +211,8 @@ def _resolve(rule: str, match: re.Match[str], words: Pack, now: datetime, agreed
         year=int(groups["year"]) if "year" in groups else None,
         agreed=agreed,
     )
+    if rule.startswith("in_") and agreed and words.matches("dates", "from_agreed", match.string):
+        date_match = replace(date_match, now=now + timedelta(days=(agreed - now.date()).days))
     try:
         due = RULES[rule](date_match)
     except (ValueError, TypeError, OverflowError):  # "the thirty-first of February", or a missing part
