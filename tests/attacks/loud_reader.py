@@ -57,7 +57,7 @@ class LoudReader:
                     continue
                 path = f"{self.api}/runs/{answer.json()['run']['runId']}"
                 while (await self.client.get(path)).json().get("status") == "running":
-                    await asyncio.sleep(0.2)
+                    await asyncio.sleep(1.0)
 
     async def _read(self, path: str) -> None:
         while True:
