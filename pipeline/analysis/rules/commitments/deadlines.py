@@ -44,8 +44,8 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
     Or the day of the other party's answer to the speaker's question.
     """
     asked, before = turns[candidate.at - 2] if candidate.at > 1 else None, turns[max(0, candidate.at - 1)]
-    speaker, words, own = candidate.turn.turn.speaker, before.pack, candidate.turn.sentences[: candidate.number]
-    if before.turn.speaker == speaker or any(dates.find(sentence.text, words, now) for sentence in own):
+    speaker, words, earlier = candidate.turn.turn.speaker, before.pack, candidate.turn.sentences[: candidate.number]
+    if before.turn.speaker == speaker or any(dates.find(sentence.text, words, now) for sentence in earlier):
         return
     for sentence in before.sentences[::-1]:
         due, text = dates.find(sentence.text, words, now), sentence.text

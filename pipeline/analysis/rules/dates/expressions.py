@@ -58,8 +58,8 @@ def find(
     if matches:
         rule, match, first, last = _chosen(matches, straight, words, verb)
         day = _resolve(rule, match, words, now, agreed)
-        for other, named, start, end in matches if rule == "weekday" else ():
-            exact = _resolve(other, named, words, now, agreed) if other in ("day", "day_month") else None
+        for other, place, start, end in matches if rule == "weekday" else ():
+            exact = _resolve(other, place, words, now, agreed) if other in ("day", "day_month") else None
             if exact and day and exact.weekday() == day.weekday():  # "on the Tuesday after it, the twenty-sixth"
                 first, last, day = start, end, exact
         best = Due(straight[first:last], first, last, day)

@@ -180,7 +180,7 @@ def test_a_voicemail_is_told():
 def test_every_pack_has_the_sections_and_keys_of_the_english_one():
     optional = {"calling_from", "company", "other_months", "other_ordinals", "other_weekdays", "upto", "not_digits",
                 "short_one", "ordinal_suffix", "day_first", "verb_last", "present", "open", "clitics", "listener",
-                "listener_is", "speaker", "plural"}  # fmt: skip
+                "listener_is", "speaker", "plural", "object_pronouns", "before_pronouns", "head_first"}  # fmt: skip
     english = pack("en").data
     for language in available():
         data = pack(language).data
