@@ -34,11 +34,12 @@ from tests.synthetic_calls import FOLDER
 
 ATTACKS = ("endless_bodies", "slow_edits", "all_streams", "exports", "searches", "sounds", "trackers")
 BEGIN_SECONDS = 8.0  # until an attack has started its process and opened its connections, which takes some 3
-ROUNDS, TIMES = 3, 20  # of each request, in turns: alone, then beside an attack
+ROUNDS = 3  # of each attack
+ALONE, BESIDE = 20, 60  # requests of each kind per round, in turns: alone, then beside the attack
 MAX_RATIO = 2.5  # of B's 95th percentiles; the goal is 1.5, on a machine that does nothing else
 GRACE_SECONDS = 0.02  # below that a percentile says more of the scheduler than of the neighbor
 
-pytestmark = pytest.mark.slow_attack
+pytestmark = [pytest.mark.slow_attack, pytest.mark.timeout(1200)]
 
 
 class Neighbor:
@@ -77,7 +78,7 @@ class Neighbor:
         headers = {"Authorization": f"Bearer {self.sending}"}
         return await self.api.post(f"{self.origin}/submit", json=body, headers=headers)
 
-    async def measure(self, seconds: dict[str, list[float]]) -> None:
+    async def measure(self, seconds: dict[str, list[float]], times: int = ALONE) -> None:
         """Ask for everything in turns; no answer may be a refusal."""
         requests: dict[str, Callable[[], Awaitable[httpx.Response]]] = {
             "list": self.list_,
@@ -86,7 +87,7 @@ class Neighbor:
             "page": self.page,
             "submit": self.submit,
         }
-        for _ in range(TIMES):
+        for _ in range(times):
             for name, request in requests.items():
                 begin = time.monotonic()
                 answer = await request()
@@ -176,7 +177,7 @@ async def test_no_reader_slows_another(tmp_path: Path, capsys: pytest.CaptureFix
                 process.stdin.flush()
                 try:
                     await asyncio.sleep(BEGIN_SECONDS)
-                    await neighbor.measure(beside[attack])
+                    await neighbor.measure(beside[attack], BESIDE)
                     assert process.poll() is None, f"{attack} ended by itself"
                 finally:
                     process.kill()
