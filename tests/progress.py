@@ -16,23 +16,34 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 SAY_EVERY = 120.0  # seconds
 SLOWEST = 40  # tests that are listed
-HUNG = 900.0  # seconds without any test that began or ended: longer than the deadline of a test
+HUNG = 900.0  # seconds without any test that began or ended: longer than the deadline of a test in two processes
+LAST_RESORT = 60.0  # seconds after a test's own deadline at which its process ends
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         faulthandler.register(signal.SIGUSR1, file=os.dup(sys.stderr.fileno()), all_threads=True)
     else:
-        config.pluginmanager.register(Progress())
+        config.pluginmanager.register(Progress(has_workers=bool(config.getoption("numprocesses", None))))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Move the last resort of pyproject.toml behind the deadline of a test that has its own one."""
+    deadline = item.get_closest_marker("timeout")
+    if deadline:
+        file = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(deadline.args[0] + LAST_RESORT, file=file, exit=True)
 
 
 class Progress:
     """In the process that people read: names what failed at once, and what has been running for minutes."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_workers: bool) -> None:
+        self._has_workers = has_workers
         self._began = self._moved = time.monotonic()
         self._running: dict[str, float] = {}  # test -> when it began
         self._over = threading.Event()
@@ -73,7 +84,7 @@ class Progress:
             for test, since in list(self._running.items()):
                 if now - since > SAY_EVERY / 2:
                     print(f"\n{(now - self._began) / 60:.0f} min: running for {now - since:.0f} s: {test}", flush=True)
-            if now - self._moved > HUNG:
+            if now - self._moved > HUNG and self._has_workers:
                 self._end_workers(now - self._moved)
 
     def _end_workers(self, seconds: float) -> None:
