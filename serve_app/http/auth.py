@@ -148,24 +148,22 @@ class Authenticator:
                 del self._look_ups[digest]
 
     async def _find_next(self, look_up: _LookUp, secret: str, source: str | None) -> None:
+        if source is not None:
+            self._limiter.charge(source)  # its refusal is for this address alone, not for others that wait
         began = time.monotonic()
         try:
-            look_up.sender = await (self._find(secret) if source is None else self._find_charged(secret, source))
-            look_up.began = began
-        except Unavailable:
-            look_up.failed = time.monotonic()
+            look_up.sender = await self._find(secret)
+        except Exception as error:  # not if the client leaves: such guesses count too
+            look_up.failed = time.monotonic() if isinstance(error, Unavailable) else look_up.failed
+            self._refund(source)
             raise
+        look_up.began = began
+        if look_up.sender is not None:
+            self._refund(source)
 
-    async def _find_charged(self, secret: str, source: str) -> Sender | None:
-        self._limiter.charge(source)
-        try:
-            sender = await self._find(secret)
-        except Exception:  # not if the client leaves: such guesses count too
+    def _refund(self, source: str | None) -> None:
+        if source is not None:
             self._limiter.refund(source)
-            raise
-        if sender is not None:
-            self._limiter.refund(source)
-        return sender
 
     def _remember(self, memory: OrderedDict[bytes, T], digest: bytes, what: T) -> None:
         memory[digest] = what

@@ -11,7 +11,7 @@ from serve_app.http.auth import Authenticator, UnknownKeyLimiter
 from serve_app.http.problems import NotAuthenticated, Unavailable
 from tests.support.intake_in_memory import sender
 
-ADDRESS = "203.0.113.7"
+ADDRESS, OTHER_ADDRESS = "203.0.113.7", "203.0.113.8"
 
 
 class Keys:
@@ -37,13 +37,13 @@ async def keys() -> Keys:
     return Keys()
 
 
-Ask = Callable[[str], Awaitable[Sender]]
+Ask = Callable[..., Awaitable[Sender]]
 
 
 @pytest.fixture
 def ask(keys: Keys) -> Ask:
     authenticator = Authenticator(keys.find, remember_seconds=0, limiter=UnknownKeyLimiter(0.5, 5))  # five at once
-    return lambda secret: authenticator.sender([f"Bearer {secret}"], ADDRESS)
+    return lambda secret, address=ADDRESS: authenticator.sender([f"Bearer {secret}"], address)
 
 
 async def begun(*requests: Awaitable[Sender]) -> list[asyncio.Future[Sender]]:
@@ -100,3 +100,14 @@ async def test_guesses_of_clients_that_leave_are_counted(keys: Keys, ask: Ask) -
     with pytest.raises(Unavailable):
         await ask("sb_guess5")
     assert len(keys.asked) == 5
+
+
+async def test_the_limit_of_one_address_refuses_nobody_with_the_same_key_at_another(keys: Keys, ask: Ask) -> None:
+    for number in range(5):
+        (guess,) = await begun(ask(f"sb_guess{number}"))
+        guess.cancel()
+    _, limited, other = await begun(ask("sb_good", OTHER_ADDRESS), ask("sb_good"), ask("sb_good", OTHER_ADDRESS))
+    keys.answer.set()
+    with pytest.raises(Unavailable):
+        await limited
+    assert (await other).key_id == keys.valid["sb_good"].key_id
