@@ -42,7 +42,7 @@ def reclustered(
     decide: people who interrupt each other produce short ones.
     """
     vectors = embedded(pieces, prints)
-    diarized = {piece: _diarized(piece, diarization.spans) for piece in pieces}
+    diarized = {piece: speaker_at(piece, diarization.spans) for piece in pieces}
     sure = {piece: vector for piece, vector in vectors.items() if piece.duration >= SURE_SECONDS}
     centers = _centers(sure, diarized, min_cosine)
     if not centers:
@@ -126,7 +126,7 @@ def _mostly(pieces: Iterable[Span], diarized: Mapping[Span, str | None]) -> str 
     return max(seconds, key=lambda label: seconds[label])
 
 
-def _diarized(piece: Span, spans: Sequence[SpeakerSpan]) -> str | None:
+def speaker_at(piece: Span, spans: Sequence[SpeakerSpan]) -> str | None:
     seconds: dict[str, float] = defaultdict(float)
     for span in spans:
         seconds[span.speaker] += max(0.0, min(piece.end, span.end) - max(piece.start, span.start))

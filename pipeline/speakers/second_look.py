@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.domain.speech import ChunkText, Diarization, Span, SpeakerSpan, Voiceprint, text_of
 from pipeline.speakers.dialogue import SpokenPiece, answers, party_odds
 from pipeline.speakers.machines import cut
-from pipeline.speakers.reclustering import embedded, voiceprints_of
+from pipeline.speakers.reclustering import embedded, speaker_at, voiceprints_of
 
 MAIN_SHARE = 0.9  # of the seconds, in one voice: then there may be a second one
 MIN_ANSWERS = 3  # of questions: fewer are no dialogue
@@ -43,7 +43,14 @@ def two_voices(
     spans = [piece.span for piece in pieces]
     vectors = embedded(spans, prints)
     odds = party_odds(pieces)
-    if not _is_one_voice(diarization) or answers(pieces) < MIN_ANSWERS or not _voices_agree(spans, odds, vectors):
+    if not vectors:
+        return diarization
+    if _is_one_voice(diarization):
+        if answers(pieces) < MIN_ANSWERS or not _voices_agree(spans, odds, vectors):
+            return diarization
+    elif len({span.speaker for span in diarization.spans}) == 2:
+        odds = _by_diarizer(diarization, spans, odds)
+    else:
         return diarization
     for _ in range(ROUNDS):
         odds = party_odds(pieces, _voice_odds(spans, odds, vectors))
@@ -54,6 +61,15 @@ def two_voices(
     )
     model = next(voiceprint.model for voiceprint in prints if voiceprint is not None)
     return Diarization(separated, voiceprints_of(separated, vectors, model, min_cosine), diarization.engine)
+
+
+def _by_diarizer(diarization: Diarization, spans: Sequence[Span], odds: Sequence[float]) -> list[float]:
+    """Return log odds for the agent by the diarizer's voice of each piece; `odds`, by the words, say which is whose."""
+    speakers = [speaker_at(span, diarization.spans) for span in spans]
+    first = diarization.spans[0].speaker
+    signs = [0.0 if speaker is None else 1.0 if speaker == first else -1.0 for speaker in speakers]
+    agent = 1.0 if float(np.dot(signs, np.tanh(np.array(odds) / 2))) >= 0 else -1.0
+    return [MAX_VOICE * agent * sign for sign in signs]
 
 
 def _is_one_voice(diarization: Diarization) -> bool:
