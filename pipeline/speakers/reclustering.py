@@ -19,7 +19,7 @@ VOICE_SECONDS = 4.0  # of such pieces in a voice;
 FEW_SECONDS = 1.5  # fewer are enough if the diarizer has a separate voice for them,
 FAR = 0.15  # or if their cosine with every other voice is at most this
 SURE_SHARE = 0.4  # min. share of such pieces in a voice of the diarizer that may be dissolved
-SHORT_SECONDS, MIN_SPOKEN = 0.8, 0.2  # of a short piece with margins, as far as there is room, and without them
+SHORT_SECONDS, MIN_SPOKEN = 0.8, 0.1  # of a short piece with margins, as far as there is room, and without them
 VOICEPRINT_SECONDS = 3.0  # of pieces in a voiceprint
 MAX_PIECES = 4000  # evenly spread over the call: some hours of talk; their distances need 64 MB
 

@@ -21,8 +21,9 @@ MIN_PIECES = 8  # with an embedding
 MAX_TESTED = 400  # pieces in the test, from the beginning
 PERMUTATIONS = 2000
 MAX_CHANCE = 0.01  # share of permutations that agree with the voices at least as well
-MAX_VOICE = 4.0  # log odds by the voice of a piece
-ROUNDS = 3
+MAX_VOICE = 6.0  # log odds by the voice of a piece
+ROUNDS = 6
+MAX_MOVED = 0.25  # share of the seconds of two voices: short replies are less
 
 Vector = np.ndarray
 
@@ -36,24 +37,27 @@ def spoken_pieces(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]) -> l
 def two_voices(
     diarization: Diarization, pieces: Sequence[SpokenPiece], prints: Sequence[Voiceprint | None], min_cosine: float
 ) -> Diarization:
-    """Return the diarization with two voices if one has nearly all of the speech, and dialogue and voices show two.
+    """Return the diarization with each piece judged by the dialogue and by its voice, if there are two voices.
 
-    `prints` are of `with_margin` of the pieces' spans. `min_cosine`: see `reclustered`.
+    One voice with nearly all of the speech becomes two if dialogue and voices show two. The diarization is unchanged if
+    there are more than two, or if dialogue and voices contradict it in more than single replies. `prints` are of
+    `with_margin` of the pieces' spans. `min_cosine`: see `reclustered`.
     """
     spans = [piece.span for piece in pieces]
     vectors = embedded(spans, prints)
     odds = party_odds(pieces)
-    if not vectors:
-        return diarization
     if _is_one_voice(diarization):
+        before = None
         if answers(pieces) < MIN_ANSWERS or not _voices_agree(spans, odds, vectors):
             return diarization
-    elif len({span.speaker for span in diarization.spans}) == 2:
-        odds = _by_diarizer(diarization, spans, odds)
+    elif vectors and len({span.speaker for span in diarization.spans}) == 2:
+        before = odds = _by_diarizer(diarization, spans, odds)
     else:
         return diarization
     for _ in range(ROUNDS):
         odds = party_odds(pieces, _voice_odds(spans, odds, vectors))
+    if before is not None and _moved(spans, before, odds) > MAX_MOVED:
+        return diarization
     first = odds[0] > 0
     separated = tuple(
         SpeakerSpan(span.start, span.end, "A" if (value > 0) == first else "B")
@@ -65,11 +69,16 @@ def two_voices(
 
 def _by_diarizer(diarization: Diarization, spans: Sequence[Span], odds: Sequence[float]) -> list[float]:
     """Return log odds for the agent by the diarizer's voice of each piece; `odds`, by the words, say which is whose."""
-    speakers = [speaker_at(span, diarization.spans) for span in spans]
-    first = diarization.spans[0].speaker
-    signs = [0.0 if speaker is None else 1.0 if speaker == first else -1.0 for speaker in speakers]
-    agent = 1.0 if float(np.dot(signs, np.tanh(np.array(odds) / 2))) >= 0 else -1.0
+    voices = [speaker_at(span, diarization.spans) for span in spans]
+    signs = [0 if voice is None else 1 if voice == diarization.spans[0].speaker else -1 for voice in voices]
+    agent = 1 if float(np.dot(signs, np.tanh(np.array(odds) / 2))) >= 0 else -1
     return [MAX_VOICE * agent * sign for sign in signs]
+
+
+def _moved(spans: Sequence[Span], before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the share of the seconds that have another party, 0..1."""
+    moved = sum(span.duration for span, old, new in zip(spans, before, after, strict=True) if old * new < 0)
+    return moved / (sum(span.duration for span in spans) or 1.0)
 
 
 def _is_one_voice(diarization: Diarization) -> bool:

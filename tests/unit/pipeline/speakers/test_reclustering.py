@@ -27,7 +27,7 @@ def speakers(
     if diarized:
         spans = [SpeakerSpan(piece.start, piece.end, label) for piece, label in zip(pieces, diarized, strict=True)]
     wide = with_margin(pieces)
-    prints = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.2]
+    prints = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.1]
     assert len(prints) == len(wide)
     result = reclustered(Diarization(tuple(spans), {}, "by hand"), pieces, prints, LEAST)
     assert [Span(span.start, span.end) for span in result.spans] == pieces
@@ -80,8 +80,8 @@ def test_a_short_piece_founds_no_voice_and_is_the_nearest_ones() -> None:
 
 def test_a_piece_too_short_to_embed_is_the_diarizers_or_its_neighbors() -> None:
     talk = [(5.0, 0.0), (5.0, 90.0)]
-    assert speakers([*talk, (0.1, 0)], "ABA")[0] == "ABA"
-    assert speakers([*talk, (0.1, 0)], "AAA")[0] == "ABB", "a diarizer with one voice has no label for it"
+    assert speakers([*talk, (0.05, 0)], "ABA")[0] == "ABA"
+    assert speakers([*talk, (0.05, 0)], "AAA")[0] == "ABB", "a diarizer with one voice has no label for it"
 
 
 def test_a_short_word_between_pauses_is_the_voices_that_says_it() -> None:
