@@ -127,6 +127,7 @@ def _mostly(pieces: Iterable[Span], diarized: Mapping[Span, str | None]) -> str 
 
 
 def speaker_at(piece: Span, spans: Sequence[SpeakerSpan]) -> str | None:
+    """Return the speaker with most of the piece; None if none speaks in it."""
     seconds: dict[str, float] = defaultdict(float)
     for span in spans:
         seconds[span.speaker] += max(0.0, min(piece.end, span.end) - max(piece.start, span.start))

@@ -1,8 +1,11 @@
-"""A second look at a mixed call in which one voice says nearly everything: one voice, or two similar ones?
+"""A second look at a mixed call of one or two voices: which party says each piece, by dialogue and voice.
 
-The dialogue says which pieces each party may say (`dialogue.py`), and the voices whether that is so: pieces of a party
-must be more alike than they are for other assignments of the same parties to the pieces (a permutation test). A reading
-with questions has one voice for both. Then words and voices together assign every piece.
+A short reply ("Yes.", "Bye.") has too little sound for a diarizer, but a question has an answer. So the dialogue
+(`dialogue.py`) and the voice assign every piece together; voices that differ outweigh the words.
+
+A voice with nearly all of the speech is two if its pieces agree with the dialogue: pieces of a party must be more alike
+than they are for other assignments of the same parties to the pieces (a permutation test). A reading with questions has
+one voice for both.
 """
 
 from collections import defaultdict
@@ -23,7 +26,7 @@ PERMUTATIONS = 2000
 MAX_CHANCE = 0.01  # share of permutations that agree with the voices at least as well
 MAX_VOICE = 6.0  # log odds by the voice of a piece
 ROUNDS = 6
-MAX_MOVED = 0.25  # share of the seconds of two voices: short replies are less
+MAX_MOVED = 0.25  # share of the seconds: more than short replies contradicts the diarizer
 
 Vector = np.ndarray
 
