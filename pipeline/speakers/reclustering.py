@@ -166,7 +166,7 @@ def _dissolved(
     represented = {_mostly(pieces, diarized) for pieces in by_speaker.values()}
     remaining = [_center(by_label[label], vectors) for label in by_label.keys() & represented]
     lost = [by_label[label] for label in by_label.keys() - represented]
-    if len(represented) == 1 and any(
+    if len(set(speakers.values())) == 1 and any(
         _seconds(pieces) >= VOICE_SECONDS and _unlike(pieces, remaining, vectors, ONE_VOICE) for pieces in lost
     ):
         return True

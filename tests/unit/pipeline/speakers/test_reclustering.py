@@ -53,6 +53,8 @@ def test_two_similar_voices_of_the_diarizer_are_one_only_if_they_are_nearly_alik
     assert speakers([(3, 0), (3, 50), (3, 10), (3, 40)], "ABAB")[0] == "ABAB"
     assert speakers([(3, 0), (3, 20), (3, 10), (3, 15)], "ABAB")[0] == "AAAA"
     assert speakers([(3, 0), (3, 50), (3, 10)], "ABA")[0] == "AAA", "too little of the second to tell"
+    talk: list[tuple[float, float | None]] = [(3, 0), (3, 0), (5, 80), (4, 80)]
+    assert speakers(talk, "AAAB")[0] == "AABB", "two voices remain, both mostly the diarizer's first"
 
 
 def test_a_cluster_of_few_seconds_is_a_voice_only_if_it_is_unlike_all_others() -> None:
