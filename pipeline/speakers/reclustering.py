@@ -165,12 +165,12 @@ def _dissolved(
             by_label[label].append(piece)
     represented = {_mostly(pieces, diarized) for pieces in by_speaker.values()}
     remaining = [_center(by_label[label], vectors) for label in by_label.keys() & represented]
-    lost = [by_label[label] for label in by_label.keys() - represented]
+    candidates = [by_label[label] for label in by_label.keys() - represented]
     if len(set(speakers.values())) == 1 and any(
-        _seconds(pieces) >= VOICE_SECONDS and _unlike(pieces, remaining, vectors, ONE_VOICE) for pieces in lost
+        _seconds(pieces) >= VOICE_SECONDS and _unlike(pieces, remaining, vectors, ONE_VOICE) for pieces in candidates
     ):
         return True
-    return any(_hard_to_judge(pieces) or _unlike(pieces, remaining, vectors, min_cosine) for pieces in lost)
+    return any(_hard_to_judge(pieces) or _unlike(pieces, remaining, vectors, min_cosine) for pieces in candidates)
 
 
 def _hard_to_judge(pieces: Sequence[Span]) -> bool:
