@@ -26,7 +26,7 @@ PERMUTATIONS = 2000
 MAX_CHANCE = 0.01  # share of permutations that agree with the voices at least as well
 MAX_VOICE = 6.0  # log odds by the voice of a piece
 ROUNDS = 6
-MAX_MOVED = 0.25  # share of the seconds: more than short replies contradicts the diarizer
+MAX_MOVED = 0.25  # share of a voice's seconds: more than short replies contradicts the diarizer
 
 Vector = np.ndarray
 
@@ -79,9 +79,12 @@ def _by_diarizer(diarization: Diarization, spans: Sequence[Span], odds: Sequence
 
 
 def _moved(spans: Sequence[Span], before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the share of the seconds that have another party, 0..1."""
-    moved = sum(span.duration for span, old, new in zip(spans, before, after, strict=True) if old * new < 0)
-    return moved / (sum(span.duration for span in spans) or 1.0)
+    """Return the share of a voice's seconds that the other voice gets, 0..1: of the voice that loses more."""
+    seconds = np.array([span.duration for span in spans])
+    parties, moved = np.sign(before), (np.array(before) > 0) != (np.array(after) > 0)
+    return max(
+        float(seconds[(parties == sign) & moved].sum() / (seconds[parties == sign].sum() or 1.0)) for sign in (1, -1)
+    )
 
 
 def _is_one_voice(diarization: Diarization) -> bool:

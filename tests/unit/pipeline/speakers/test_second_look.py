@@ -128,6 +128,12 @@ def test_voices_that_differ_outweigh_the_words_of_a_reading() -> None:
         assert look(NOVEL, [label == "B" for label in diarized], 0.1, seed=seed, diarized=diarized) == diarized
 
 
+def test_a_voice_of_the_diarizer_with_few_pieces_does_not_disappear() -> None:
+    turns, diarized = ["We talk about the weather."] * 10, list("AABAAABAAA")
+    for seed in range(10):
+        assert set(look(turns, [False] * 10, 0.5, seed=seed, diarized=diarized)) == {"A", "B"}
+
+
 def test_three_voices_stay_as_they_are() -> None:
     diarized = list("ABABABCBAB")
     assert look(CALLS["en"], [label == "B" for label in diarized], 0.1, diarized=diarized) == diarized
