@@ -8,17 +8,15 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from starlette.requests import Request
 
-from db.records.retention import MAX_DAYS
+from db.records.retention import MAX_DAYS, RetentionKind
 from db.workspace.legal_holds import HoldKind
 from db.workspace.redaction_policies import MAX_PATTERNS, MAX_SHAPE, named
 from pipeline.domain import redaction
-from pipeline.domain.retention import RetentionKind
 from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
-from serve_app.http.json_body import Body, Fault, InvalidBody, read_object
+from serve_app.http.json_body import Body, Fault, InvalidBody, read_object, unknown
 from serve_app.http.limits import check_media_type, read_body
 from serve_app.http.options import LimitOptions
-from serve_app.http.suggest import unknown
 
 B = TypeVar("B", bound="Body")
 

@@ -18,10 +18,9 @@ from serve_app.api.errors import EditBodyRefused, EditConflict
 from serve_app.api.queries import NoQuery
 from serve_app.http.auth import READ
 from serve_app.http.camel_json import to_camel_json
-from serve_app.http.json_body import Fault, InvalidBody, read_object
+from serve_app.http.json_body import Fault, InvalidBody, read_object, unknown
 from serve_app.http.limits import check_media_type, read_body
 from serve_app.http.options import LimitOptions
-from serve_app.http.suggest import unknown
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_TEXT_CHARACTERS = 4_000  # of an old or new text

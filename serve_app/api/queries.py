@@ -26,8 +26,7 @@ from pipeline.domain.call import CallState
 from serve_app.api.bodies import Zone
 from serve_app.api.errors import InvalidQuery
 from serve_app.http.camel_json import camel
-from serve_app.http.json_body import Fault
-from serve_app.http.suggest import unknown
+from serve_app.http.json_body import Fault, unknown
 
 Q = TypeVar("Q", bound="QueryParameters")
 

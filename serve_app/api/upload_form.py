@@ -8,9 +8,8 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from serve_app.api.errors import AdminBodyRefused
-from serve_app.http.json_body import Fault
+from serve_app.http.json_body import Fault, unknown
 from serve_app.http.problems import MediaTypeRefused
-from serve_app.http.suggest import unknown
 
 FIELDS = ("file", "recording")
 MAX_OTHER_BYTES = 1 << 16  # boundaries, headers, and what follows the last boundary
