@@ -186,7 +186,7 @@ def closest(sent: str, names: Collection[str]) -> str | None:
     return squeezed[match[0]] if match else None
 
 
-def unknown(kind: str, sent: str, names: Collection[str]) -> str:
+def unknown_name(kind: str, sent: str, names: Collection[str]) -> str:
     """Return the sentences about a parameter or field that does not exist.
 
     A name that is not a plain word is left out: it may be personal data in the wrong place.
