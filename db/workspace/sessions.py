@@ -76,9 +76,7 @@ async def issue_link(
     """
     secret = secrets.token_urlsafe(32)
     values = {"workspace_id": workspace_id, "team_id": team_id, "name": name, "may_edit": may_edit}
-    insertion = sa.insert(console_links).values(
-        **values, secret_sha256=digest(secret), expires_at=sa.func.now() + life
-    )
+    insertion = sa.insert(console_links).values(**values, secret_sha256=digest(secret), expires_at=sa.func.now() + life)
     try:
         row = await database.first(workspace_id, insertion.returning(console_links.c.expires_at))
     except IntegrityError as error:
