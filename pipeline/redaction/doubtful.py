@@ -20,7 +20,7 @@ MIN_JOINED, MIN_AFTER = 3, 6  # digits joined with letters before them, and with
 MAX_TO_VALUE = 2  # tokens between a value and letters with fewer digits
 _LETTERS_FIRST = re.compile(r"[^\W\d]+\W?\d")
 _LONG = (
-    EntityKind.IBAN, EntityKind.NATIONAL_ID, EntityKind.ACCOUNT, EntityKind.PASSWORD, EntityKind.CARD,
+    EntityKind.NATIONAL_ID, EntityKind.IBAN, EntityKind.ACCOUNT, EntityKind.PASSWORD, EntityKind.CARD,
 )  # fmt: skip
 
 
