@@ -79,7 +79,7 @@ def _announces(line: Line, cue: Cue) -> bool:
 
 
 def cues_of(lines: Sequence[Line]) -> Cues:
-    """Return the cues of all channels; those of nothing personal, and "address" after "email", do not count in others."""
+    """Return the cues of all channels; not those of nothing personal inside of others, nor "address" in "email address"."""
     cues: list[Cue] = []
     for line in lines:
         spoken = list(_of_line(line))
