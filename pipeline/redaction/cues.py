@@ -79,7 +79,7 @@ def _announces(line: Line, cue: Cue) -> bool:
 
 
 def cues_of(lines: Sequence[Line]) -> Cues:
-    """Return the cues of all channels; not those of nothing personal inside of others, nor "address" in "email address"."""
+    """Return the cues of all channels, without those in others of nothing personal, and of "address" in an email's."""
     cues: list[Cue] = []
     for line in lines:
         spoken = list(_of_line(line))
