@@ -3,11 +3,12 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline.analysis.rules.people import companies
+from pipeline.analysis.rules.people.claim import NameClaim, claim_of
 from pipeline.analysis.rules.people.extraction import extract
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.match import match, names_of
-from pipeline.analysis.rules.people.names import NameClaim, claim_of, claims_of, completed, name_of
+from pipeline.analysis.rules.people.names import claims_of, completed, name_of
 from pipeline.analysis.rules.people.party import Party
 from pipeline.analysis.rules.people.similarity import same_company, same_person
 from pipeline.analysis.talk import Turns, read

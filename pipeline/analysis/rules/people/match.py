@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
+from pipeline.analysis.rules.people.claim import LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.companies import is_firm
 from pipeline.analysis.rules.people.gender import of_known
 from pipeline.analysis.rules.people.introductions import asked_for, bare, words_of
-from pipeline.analysis.rules.people.names import LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.party import WEIGHTS, Party, in_words
 from pipeline.analysis.rules.people.similarity import LIKE, PART, name_fit, same_company, written
 from pipeline.analysis.talk import Turns

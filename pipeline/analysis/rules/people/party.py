@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pipeline.analysis.rules.people.agent import fit
+from pipeline.analysis.rules.people.claim import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_first_name, of_title
 from pipeline.analysis.rules.people.introductions import bare, introductions, words_of
-from pipeline.analysis.rules.people.names import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.similarity import name_fit, written
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Member
