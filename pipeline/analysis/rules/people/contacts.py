@@ -1,3 +1,4 @@
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -39,6 +40,8 @@ class ContactsStep:
         if engine_facts and "name" in engine_facts:
             claims = (claim_of(engine_facts["name"]),)
         facts = {**extract(turns, material.roster.contacts, region, name_of(claims)), **(engine_facts or {})}
+        if "email" in facts and not facts.get("name") and (named := _named_by(facts["email"])):
+            claims, facts["name"] = (*claims, claim_of(named)), named
         spoken_number = e164(facts["phone"].text, region) if "phone" in facts else None
         party = Party(telephone, spoken_number, facts, claims, turns, material.roster.contacts, material.roster.members)
         matched = match(party, material.roster)
@@ -81,6 +84,13 @@ def _claims(turns: Turns, material: Material) -> tuple[NameClaim, ...]:
     words = (fact.text for fact in spoken if fact)
     firms |= {folded(text) for text in words if " " in text and not any(map(listed, text.split()))}
     return claims_of(turns, _known_names(contacts), firms, ours)
+
+
+def _named_by(email: Fact) -> Fact | None:
+    """Return the name in an own address: Cassandra Pons of cassandra.pons@example.fr."""
+    words = re.split(r"[._-]", email.text.partition("@")[0])
+    is_name = len(words) == 2 and listed(words[0]) and all(word.isalpha() and len(word) > 1 for word in words)
+    return Fact(" ".join(map(str.capitalize, words)), email.evidence, spoken=email.spoken) if is_name else None
 
 
 def _note(turns: Turns, material: Material) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
 from pipeline.analysis.rules.people.claim import LATE, OWN, NameClaim
-from pipeline.analysis.rules.people.companies import is_firm
+from pipeline.analysis.rules.people.companies import is_firm, spoken_forms
 from pipeline.analysis.rules.people.gender import of_known
 from pipeline.analysis.rules.people.introductions import asked_for, bare, words_of
 from pipeline.analysis.rules.people.party import WEIGHTS, Party, in_words
@@ -113,13 +113,13 @@ def _identity(contact: Contact, party: Party) -> dict[str, float]:
 
     A company alone is no person.
     """
-    stored, email = (contact.email or "").lower(), party.text("email")
+    stored = (contact.email or "").lower()
     local = stored.partition("@")[0]
     is_spelled = len(local) > 3 and any(word.endswith(local) for word in party.spelled)
     evidence = {
         "number": STRONG * _has_number(contact, party),
         "name": sum(WEIGHTS[claim.rank] * _fit_of(claim, contact, party) for claim in party.names),
-        "e-mail": STRONG * (bool(stored) and email == stored),
+        "e-mail": STRONG * _has_email(contact, party),
         "the e-mail address on file": 2.0 * (bool(stored) and (stored in party.read_out or is_spelled)),
     }
     return {kind: value for kind, value in evidence.items() if value} if max(evidence.values()) > 0 else {}
@@ -148,6 +148,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
         "denied": -3.0
         * (not is_own and any(name_fit(name, contact.name or "", party.language) > 0 for name in party.denied)),
         "mentioned as another person": -0.8 * bool(is_another and f" {first} " in party.own_words),
+        "a new customer": -2.0 * (party.is_new and not _has_number(contact, party) and not _has_email(contact, party)),
         "gender": -4.0 * bool(gender and party.gender and gender != party.gender and not is_couple),
     }
     return {kind: value for kind, value in evidence.items() if value}
@@ -163,7 +164,9 @@ def _fit_of(claim: NameClaim, contact: Contact, party: Party) -> float:
     words = set(folded(contact.name).split())
     if words & party.business and not words >= set(folded(name).split()):
         return 0.0
-    names = (name, *(f"{nickname} {words_of(name)[-1]}" for nickname in party.nicknames))
+    first, *_, last = *words_of(name), words_of(name)[-1]
+    others = (*(f"{nickname} {last}" for nickname in party.nicknames), *(f"{first} {n}" for n in party.former_names))
+    names = (name, *others)
     return max(name_fit(name, contact.name, party.language, claim.is_spelled) for name in names)
 
 
@@ -173,6 +176,10 @@ def _has_number(contact: Contact, party: Party) -> bool:
     return bool(phone) and (
         phone in (*party.numbers, party.spoken_number) or (len(digits) >= 8 and phone.endswith(digits))
     )
+
+
+def _has_email(contact: Contact, party: Party) -> bool:
+    return bool(contact.email) and party.text("email") == (contact.email or "").lower()
 
 
 def _of_domain(contact: Contact, party: Party) -> float:
@@ -206,7 +213,8 @@ def _of_company(contact: Contact, colleagues: list[Contact], party: Party) -> fl
         return 1.5
     words = {w for w in plain if len(w) >= MIN_DISTINCTIVE} - set(folded(contact.name or "").split())
     distinctive = words - party.business
-    if distinctive and any(in_words(contact.company) in words for words in party.words):
+    forms = tuple(map(in_words, spoken_forms(contact.company)))
+    if distinctive and any(form in words for words in party.words for form in forms):
         return 1.5
     counts = [sum(f" {word} " in words for words in party.words) for word in distinctive]
     in_part = sum(min(count, 1) + 0.1 * (count > 1) for count in counts) / len(counts) if counts else 0.0

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from pipeline.analysis.rules.people.claim import ADDRESSED, CONFIRMED, DENIED, OWN, NameClaim, claim_of
+from pipeline.analysis.rules.people.claim import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim, claim_of
 from pipeline.analysis.rules.people.fact import Fact
-from pipeline.analysis.rules.people.gender import short_form
+from pipeline.analysis.rules.people.gender import listed, short_form
 from pipeline.analysis.rules.people.introductions import (
     SpokenName,
     bare,
@@ -88,13 +88,13 @@ def _longer(claim: NameClaim, turns: Turns) -> Iterator[NameClaim]:
 
 
 def _without_denied(claims: list[NameClaim]) -> list[NameClaim]:
-    """Return the claims without the agent's names that the other party denies and never uses."""
+    """Return the claims without names that the other party denies and does not introduce themselves with."""
     theirs = {folded(part) for claim in claims if claim.rank == OWN for part in claim.parts}
     denied = {folded(part) for claim in claims if claim.rank == DENIED for part in words_of(claim.spoken.name)} - theirs
     return [
         claim
         for claim in claims
-        if claim.rank not in (DENIED, CONFIRMED, ADDRESSED)
+        if claim.rank not in (DENIED, LATE, CONFIRMED, ADDRESSED)
         or denied.isdisjoint(map(folded, claim.parts)) is not (claim.rank == DENIED)
     ]
 
@@ -106,9 +106,11 @@ def name_of(claims: Iterable[NameClaim]) -> Fact | None:
 
 
 def _is_firm(claim: NameClaim, companies: frozenset[str]) -> bool:
-    """Return whether these are the words of a company, in any order: Excavation Simard of Simard Excavation."""
+    """Return whether these are words of a company: Excavation Simard of Simard Excavation, Santa Olga of Santa Olga Farm."""
     words = sorted(folded(claim.spoken.name).split())
-    return any(words == sorted(company.split()) for company in companies)
+    is_place = len(words) > 1 and not listed(claim.parts[0])
+    same = (sorted(company.split()) for company in companies)
+    return any(words == of_company or (is_place and set(words) < set(of_company)) for of_company in same)
 
 
 def _without_firm(claim: NameClaim, companies: frozenset[str]) -> NameClaim:

@@ -89,6 +89,25 @@ class Party:
         return tuple(match["name"].split()[0] for turn in theirs for _, match in turn.searches("people", "also_called"))
 
     @cached_property
+    def former_names(self) -> tuple[str, ...]:
+        """Last names by which a list may still have the other party: "you may have me under Hill"."""
+        theirs = (turn for turn in self.turns if turn.by_customer)
+        return tuple(
+            words_of(match["name"])[-1] for turn in theirs for _, match in turn.searches("people", "former_name")
+        )
+
+    @cached_property
+    def is_new(self) -> bool:
+        """Return whether they have never called before, or the agent adds them to the list and they agree."""
+        pairs = zip(self.turns, (*self.turns[1:], None), strict=True)
+        return self.matches("people", "first_time") or any(
+            turn.by_agent
+            and turn.pack.matches("people", "new_record", turn.text)
+            and not (reply and reply.pack.matches("contact", "deny", reply.text))
+            for turn, reply in pairs
+        )
+
+    @cached_property
     def first_names(self) -> frozenset[str]:
         """Words of the own names, of nicknames and of the own address, folded."""
         theirs = [claim for claim in self.names if claim.rank != ADDRESSED]

@@ -10,6 +10,7 @@ from pipeline.analysis.rules.people.gender import is_short_form, listed
 from pipeline.analysis.rules.people.introductions import (
     SpokenName,
     addresses,
+    after_cue,
     answered,
     asked_for,
     bare_name,
@@ -22,6 +23,7 @@ from pipeline.analysis.rules.people.introductions import (
     known_by,
     mentioned,
     parts,
+    predecessors,
     reached,
     spoken_for,
     spoken_to,
@@ -94,7 +96,9 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...], memb
         yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))
         last = replace(turns[at], sentences=turns[at].sentences[-1:])
         team = {spoken.name for spoken in introductions(turns[at])}
-        yield from (NameClaim(spoken, OWN) for spoken in mentioned(last, contact_names) if spoken.name not in team)
+        named = (spoken for spoken in mentioned(last, contact_names) if spoken.name not in team)
+        at_once = reply.pack.matches("people", "thats_me", reply.sentences[0].text)
+        yield from (NameClaim(spoken, OWN) for spoken in named if at_once or not _is_third(spoken, last))
     if reply and reply.by_customer and reply.pack.matches("people", "relative", reply.text):
         return  # "Mrs Hill?" - "I'm her sister."
     agreed = _is_confirmed(turns, at)
@@ -108,6 +112,11 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...], memb
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
 
 
+def _is_third(spoken: SpokenName, turn: SpokenTurn) -> bool:
+    """Return whether the turn is about the person: "So Ann Hill has left?"."""
+    return turn.pack.matches("people", "third_person", turn.text.rpartition(spoken.name)[2])
+
+
 def _first_names(turn: SpokenTurn, team: set[str]) -> list[str]:
     """Return words of the turn that are first names, other than the team's and parts of longer names."""
     greetings = turn.pack.words("people", "greetings")
@@ -118,8 +127,10 @@ def _first_names(turn: SpokenTurn, team: set[str]) -> list[str]:
 
 
 def _denied(turns: Turns, contact_names: tuple[str, ...]) -> Iterator[NameClaim]:
-    """Yield names that the other party denies when the agent first mentions them: "Mr. Hill?" - "He's out"."""
+    """Yield names of predecessors, and those denied when the agent first mentions them: "Mr. Hill?" - "He's out"."""
     names = set(contact_names)
+    for turn in (turn for turn in turns if turn.by_customer):
+        yield from (NameClaim(spoken, DENIED) for spoken in predecessors(turn))
     for turn, reply in pairwise(turns):
         mentions = [spoken for spoken in mentioned(turn, names) if turn.by_agent]
         names -= {name for name in names for mention in mentions if mention.name in name or name in mention.name}
@@ -132,7 +143,8 @@ def _is_absent(mention: SpokenName, turn: SpokenTurn, reply: SpokenTurn) -> bool
     """Return whether the reply is about this person: "Joanne's not with us anymore", "She's in a meeting"."""
     ends = re.finditer(rf"\b(?:{'|'.join(map(re.escape, words_of(mention.name)))})(?![\w-])", reply.text)
     rests = [reply.text[end.end() :] for end in ends]
-    is_asked = any(mention.name in spoken.name and not spoken.titled for spoken in (*asked_for(turn), *addresses(turn)))
+    called_by_name = addresses(turn) if _is_asked(mention, turn) else ()  # "Hi Ann, did the cups arrive?" - "They did"
+    is_asked = any(mention.name in spoken.name and not spoken.titled for spoken in (*asked_for(turn), *called_by_name))
     if is_asked and turn.text.endswith("?") and not reply.pack.matches("people", "thats_me", reply.text):
         rests.append(re.sub(r"^(?:[^\W\d]{2,5}, )*", ", ", reply.text))
     return any(reply.pack.matches("people", "third_person", rest) for rest in rests)
@@ -189,6 +201,7 @@ def _self_named(turn: SpokenTurn, asked: bool, opening: bool, contact_names: tup
     if opening or asked:
         yield from between_pauses(turn, asked)
         yield from beside_street(turn)
+        yield from after_cue(turn, contact_names)
     yield from _in_sentences(turn, asked, opening, contact_names)
     if turn.turn.index == 0:
         yield from _answering(turn, opening)
