@@ -108,10 +108,9 @@ def _names(
     capitals = {at for at, word in enumerate(spoken) if word in _first_names(words.language) - plain}
     ends: set[int] = set()
     together = plain | _first_names(None) | words.words("people", "business")
-    whole: dict[int, int] = {}
+    whole = {first: last for first, last in _of_roster(spoken, names, ordinary) if last - first > 1}
     last_names = {parts[-1] for of_word in names.values() for parts in of_word if len(parts) > 1} if names else set()
     for first, last in _of_roster(spoken, names, ordinary):
-        whole |= {first: last} if last - first > 1 else {}
         capitals |= set(range(first, last))
         ends = ends - set(range(first, last)) | {last - 1}
         if first and spoken[first - 1] and spoken[first - 1] not in together:

@@ -279,8 +279,7 @@ def spoken_forms(company: str) -> set[str]:
     words = plain.split()
     while len(words) > 1 and any(words[-1] in _kinds_of_business(language) for language in available()):
         words.pop()
-    short = [" ".join(words)] if not joints.isdisjoint(words[1:-1]) else []
-    names = [name for name in (plain, *short) if name]
+    names = {plain, plain if joints.isdisjoint(words[1:-1]) else " ".join(words)} - {""}
     return {name.replace(" & ", f" {joint} ") for name in names for joint in joints}
 
 

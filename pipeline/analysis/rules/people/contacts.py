@@ -29,7 +29,7 @@ class ContactsStep:
     """
 
     name = "contacts"
-    version = 3
+    version = 4
 
     def run(self, material: Material, engine_facts: Mapping[str, Fact] | None = None) -> Finding:
         """Return the finding. `engine_facts`: facts by field from another engine; they replace those of the rules."""
@@ -40,8 +40,8 @@ class ContactsStep:
         if engine_facts and "name" in engine_facts:
             claims = (claim_of(engine_facts["name"]),)
         facts = {**extract(turns, material.roster.contacts, region, name_of(claims)), **(engine_facts or {})}
-        if "email" in facts and not facts.get("name") and (named := _named_by(facts["email"])):
-            claims, facts["name"] = (*claims, claim_of(named)), named
+        if "email" in facts and not facts.get("name") and (name := _named_by(facts["email"])):
+            claims, facts["name"] = (*claims, claim_of(name)), name
         spoken_number = e164(facts["phone"].text, region) if "phone" in facts else None
         party = Party(telephone, spoken_number, facts, claims, turns, material.roster.contacts, material.roster.members)
         matched = match(party, material.roster)
@@ -89,7 +89,7 @@ def _claims(turns: Turns, material: Material) -> tuple[NameClaim, ...]:
 def _named_by(email: Fact) -> Fact | None:
     """Return the name in an own address: Cassandra Pons of cassandra.pons@example.fr."""
     words = re.split(r"[._-]", email.text.partition("@")[0])
-    is_name = len(words) == 2 and listed(words[0]) and all(word.isalpha() and len(word) > 1 for word in words)
+    is_name = len(words) == 2 and listed(words[0]) and words[1].isalpha() and len(words[1]) > 1
     return Fact(" ".join(map(str.capitalize, words)), email.evidence, spoken=email.spoken) if is_name else None
 
 

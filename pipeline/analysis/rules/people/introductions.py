@@ -93,8 +93,6 @@ def _clean(match: re.Match[str], sentence: Sentence) -> SpokenName | None:
     if _is_possessive(match, name, sentence):
         return None
     first = match.start("name") + match["name"].index(name)
-    if re.match(r"\.\.|…", sentence.text[first + len(name) :]) and " " in name:
-        name = name.rpartition(" ")[0]  # "Rodrigo Fuent..."
     name += _second_surname(name, sentence.text[first + len(name) :])
     last, full = first + len(name), name
     if titled and first == match.start("name") and len(words_of(name)) == 1:

@@ -113,13 +113,13 @@ def _identity(contact: Contact, party: Party) -> dict[str, float]:
 
     A company alone is no person.
     """
-    stored = (contact.email or "").lower()
+    stored, email = (contact.email or "").lower(), party.text("email")
     local = stored.partition("@")[0]
     is_spelled = len(local) > 3 and any(word.endswith(local) for word in party.spelled)
     evidence = {
         "number": STRONG * _has_number(contact, party),
         "name": sum(WEIGHTS[claim.rank] * _fit_of(claim, contact, party) for claim in party.names),
-        "e-mail": STRONG * _has_email(contact, party),
+        "e-mail": STRONG * (bool(stored) and email == stored),
         "the e-mail address on file": 2.0 * (bool(stored) and (stored in party.read_out or is_spelled)),
     }
     return {kind: value for kind, value in evidence.items() if value} if max(evidence.values()) > 0 else {}
@@ -132,6 +132,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
     gender = of_known(contact.name, party.language)
     is_own = any(claim.rank == OWN and _fit_of(claim, contact, party) > LIKE for claim in party.claims)
     is_couple = not {"&", *(turn.pack.get("tasks", "and", "&") for turn in party.turns)}.isdisjoint(names)
+    has_own = _has_number(contact, party) or party.text("email") == (contact.email or "-").lower()
     is_another = party.name and len(names) > 1 and not is_couple and first not in party.first_names
     colleagues = [
         c for c in party.contacts if c.company and contact.company and same_company(c.company, contact.company)
@@ -148,7 +149,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
         "denied": -3.0
         * (not is_own and any(name_fit(name, contact.name or "", party.language) > 0 for name in party.denied)),
         "mentioned as another person": -0.8 * bool(is_another and f" {first} " in party.own_words),
-        "a new customer": -2.0 * (party.is_new and not _has_number(contact, party) and not _has_email(contact, party)),
+        "a new customer": -2.0 * (party.is_new and not has_own),
         "gender": -4.0 * bool(gender and party.gender and gender != party.gender and not is_couple),
     }
     return {kind: value for kind, value in evidence.items() if value}
@@ -176,10 +177,6 @@ def _has_number(contact: Contact, party: Party) -> bool:
     return bool(phone) and (
         phone in (*party.numbers, party.spoken_number) or (len(digits) >= 8 and phone.endswith(digits))
     )
-
-
-def _has_email(contact: Contact, party: Party) -> bool:
-    return bool(contact.email) and party.text("email") == (contact.email or "").lower()
 
 
 def _of_domain(contact: Contact, party: Party) -> float:

@@ -106,7 +106,7 @@ def name_of(claims: Iterable[NameClaim]) -> Fact | None:
 
 
 def _is_firm(claim: NameClaim, companies: frozenset[str]) -> bool:
-    """Return whether these are words of a company: Excavation Simard of Simard Excavation, Santa Olga of Santa Olga Farm."""
+    """Return whether these are a company's words: Excavation Simard of Simard Excavation, St Olga of St Olga Farm."""
     words = sorted(folded(claim.spoken.name).split())
     is_place = len(words) > 1 and not listed(claim.parts[0])
     same = (sorted(company.split()) for company in companies)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from pipeline.analysis.rules.people.agent import fit
 from pipeline.analysis.rules.people.claim import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
@@ -99,12 +100,12 @@ class Party:
     @cached_property
     def is_new(self) -> bool:
         """Return whether they have never called before, or the agent adds them to the list and they agree."""
-        pairs = zip(self.turns, (*self.turns[1:], None), strict=True)
+        pairs = pairwise(turn for turn in self.turns if turn.by_agent or turn.by_customer)
+        replies = [
+            reply for turn, reply in pairs if turn.by_agent and turn.pack.matches("people", "new_record", turn.text)
+        ]
         return self.matches("people", "first_time") or any(
-            turn.by_agent
-            and turn.pack.matches("people", "new_record", turn.text)
-            and not (reply and reply.pack.matches("contact", "deny", reply.text))
-            for turn, reply in pairs
+            not reply.pack.matches("contact", "deny", reply.text) for reply in replies
         )
 
     @cached_property

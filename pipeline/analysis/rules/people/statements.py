@@ -96,9 +96,13 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...], memb
         yield from (NameClaim(spoken, OWN) for spoken in asked_for(turns[at]))
         last = replace(turns[at], sentences=turns[at].sentences[-1:])
         team = {spoken.name for spoken in introductions(turns[at])}
-        named = (spoken for spoken in mentioned(last, contact_names) if spoken.name not in team)
-        at_once = reply.pack.matches("people", "thats_me", reply.sentences[0].text)
-        yield from (NameClaim(spoken, OWN) for spoken in named if at_once or not _is_third(spoken, last))
+        mentions = (spoken for spoken in mentioned(last, contact_names) if spoken.name not in team)
+        at_once = reply.pack.matches(
+            "people", "thats_me", reply.sentences[0].text
+        )  # else: "Has Ann left?" - "Yes. ..."
+        for spoken in mentions:
+            if at_once or not last.pack.matches("people", "third_person", last.text.rpartition(spoken.name)[2]):
+                yield NameClaim(spoken, OWN)
     if reply and reply.by_customer and reply.pack.matches("people", "relative", reply.text):
         return  # "Mrs Hill?" - "I'm her sister."
     agreed = _is_confirmed(turns, at)
@@ -110,11 +114,6 @@ def _claims_by_agent(turns: Turns, at: int, contact_names: tuple[str, ...], memb
         is_likely = agreed or _whole(spoken) or spoken.name in contact_names
         if spoken.name not in ours and is_likely:
             yield NameClaim(spoken, CONFIRMED if agreed else ADDRESSED)
-
-
-def _is_third(spoken: SpokenName, turn: SpokenTurn) -> bool:
-    """Return whether the turn is about the person: "So Ann Hill has left?"."""
-    return turn.pack.matches("people", "third_person", turn.text.rpartition(spoken.name)[2])
 
 
 def _first_names(turn: SpokenTurn, team: set[str]) -> list[str]:
