@@ -101,9 +101,7 @@ class Party:
     def is_new(self) -> bool:
         """Return whether they have never called before, or the agent adds them to the list and they agree."""
         pairs = pairwise(turn for turn in self.turns if turn.by_agent or turn.by_customer)
-        replies = [
-            reply for turn, reply in pairs if turn.by_agent and turn.pack.matches("people", "new_record", turn.text)
-        ]
+        replies = [reply for t, reply in pairs if t.by_agent and t.pack.matches("people", "new_record", t.text)]
         return self.matches("people", "first_time") or any(
             not reply.pack.matches("contact", "deny", reply.text) for reply in replies
         )
