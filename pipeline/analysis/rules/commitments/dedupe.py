@@ -114,6 +114,8 @@ def _grants(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether the later one is the promise that accepts an earlier request."""
     if earlier.candidate.actor != LISTENER or later.candidate.at - earlier.candidate.at != 1:
         return False
+    if later.candidate.form in PROMISES and later.has_pronoun:
+        return True  # "Just leave me a paper one in the box." - "I'll stick it in the mailbox."
     return shared(earlier, later) > 0 or min(len(earlier.meaning), len(later.meaning)) <= MIN_CONTENT
 
 

@@ -173,6 +173,17 @@ def _of_turn_before(candidate: Candidate, before: SpokenTurn) -> Iterator[str]:
     for mark in ("when", "promise", "accept"):
         if _matches(before.pack.language, mark, before.text):
             yield f"before {mark} {candidate.number}"
+    if _matches(before.pack.language, "request", before.sentences[-1].text if before.sentences else ""):
+        yield from ("before request", f"before request {candidate.form}")
+    yield from _of_opening(candidate)
+
+
+def _of_opening(candidate: Candidate) -> Iterator[str]:
+    """Yield features of the turn's first words, which assent to the turn before: "Yeah, I'll shut him in"."""
+    opening = candidate.turn.sentences[0].text
+    for mark in ("accept", "refuse", "no"):
+        if any(pattern.match(opening) for pattern in candidate.words.patterns("tasks", mark)):
+            yield from (f"opens {mark}", f"opens {mark} {candidate.form}")
 
 
 def _of_reply(candidate: Candidate, after: SpokenTurn, last: bool) -> Iterator[str]:
