@@ -90,9 +90,7 @@ def _needs_day(candidate: Candidate) -> bool:
         return False
     if form == "present" and " " not in candidate.verb and not words.matches("tasks", "addressed", candidate.clause):
         return True
-    return not candidate.known_verb and not (
-        form == "present" and words.matches("tasks", "dative", candidate.clause)
-    )
+    return not candidate.known_verb and not (form == "present" and words.matches("tasks", "dative", candidate.clause))
 
 
 def _requests_permission(candidate: Candidate) -> bool:

@@ -122,7 +122,13 @@ def _examples(text: str):
 
 
 def test_promises_in_other_words_than_i_will_are_tasks(subtests) -> None:
-    for name, text in (("results", RESULTS), ("promises", PROMISES), ("assents", ASSENTS), ("in passing", IN_PASSING), ("wandering", WANDERING)):
+    for name, text in (
+        ("results", RESULTS),
+        ("promises", PROMISES),
+        ("assents", ASSENTS),
+        ("in passing", IN_PASSING),
+        ("wandering", WANDERING),
+    ):
         with subtests.test(name):
             examples = list(_examples(text))
             missed = [line for line, owner, tasks in examples if [task["owner"] for task in tasks] != [owner]]
