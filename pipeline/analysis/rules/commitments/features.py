@@ -177,8 +177,8 @@ def _of_day(candidate: Candidate, turns: Turns) -> Iterator[str]:
     at = candidate.at
     for place, near in (("earlier", turns[max(0, at - DAY_WITHIN) : at]), ("later", turns[at + 1 : at + 2])):
         others = (turn.text.lower() for turn in near if turn.turn.speaker != candidate.turn.turn.speaker)
-        said = any(day & set(re.findall(r"\w+", text)) for text in others)
-        yield from (f"day {place} {said}", f"day {place} {said} {candidate.form}")
+        is_repeated = any(day & set(re.findall(r"\w+", text)) for text in others)
+        yield from (f"day {place} {is_repeated}", f"day {place} {is_repeated} {candidate.form}")
 
 
 def _of_turn_before(candidate: Candidate, before: SpokenTurn) -> Iterator[str]:
