@@ -37,6 +37,7 @@ RARE = 2  # examples in which a feature must occur
 OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
 JOINT = re.compile("k .*[+>]|[sb] ")  # of several concepts
 LAST_CALLS = (10, 20, 30, 45, 60, 80, 86, 92, 98, 106)  # the number of each author's last call
+FIRST_OF_ITS_OWN = 113  # from here on, each number is an author
 MIN_PROBABILITY = 0.32  # the probability from which a clause is a candidate for a task
 BINS = (0.0, 0.42, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
 
@@ -111,7 +112,9 @@ def authors(cases: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _author(label: str) -> str:
-    return str(bisect_left(LAST_CALLS, int(label))) if label.isdigit() else label[0]
+    if not label.isdigit():
+        return label[0]
+    return label if int(label) >= FIRST_OF_ITS_OWN else str(bisect_left(LAST_CALLS, int(label)))
 
 
 def found(case: dict[str, Any], weights: CommitmentWeights, trees: Selection) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS
 from pipeline.analysis.rules.commitments.selection import Selection, Split, Tree, features
 from pipeline.analysis.rules.commitments.tasks import TasksStep
 
-MIN_PROBABILITY = 0.42
+MIN_PROBABILITY = 0.4
 BOOSTING: dict[str, Any] = {
     "n_estimators": 80,
     "learning_rate": 0.08,

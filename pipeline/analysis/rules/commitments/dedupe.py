@@ -80,7 +80,7 @@ def _same(earlier: ExtractedTask, later: ExtractedTask) -> bool:
         return True
     if earlier.task.owner != later.task.owner or _is_second_promise(earlier, later):
         return False
-    if _prepares(earlier, later) or _grants(earlier, later) or _arrives(earlier, later):
+    if _prepares(earlier, later) or _grants(earlier, later) or _arrives(earlier, later) or _calls(earlier, later):
         return True
     vague = later.vague or earlier.vague or later.refers_back
     if vague and near and _days_fit(earlier, later):
@@ -114,7 +114,17 @@ def _grants(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether the later one is the promise that accepts an earlier request."""
     if earlier.candidate.actor != LISTENER or later.candidate.at - earlier.candidate.at != 1:
         return False
+    if later.candidate.form in PROMISES and later.has_pronoun:
+        return True  # "Just leave me a paper one in the box." - "I'll stick it in the mailbox."
     return shared(earlier, later) > 0 or min(len(earlier.meaning), len(later.meaning)) <= MIN_CONTENT
+
+
+def _calls(earlier: ExtractedTask, later: ExtractedTask) -> bool:
+    """Return whether both are a call to the other party on the same day, as a summary of the talk repeats it."""
+    day = earlier.task.due_date
+    if day is None or later.task.due_date != day or {earlier.task.kind, later.task.kind} != {"follow-up"}:
+        return False
+    return all(task.candidate.words.matches("tasks", "dative", task.candidate.clause) for task in (earlier, later))
 
 
 def _arrives(earlier: ExtractedTask, later: ExtractedTask) -> bool:

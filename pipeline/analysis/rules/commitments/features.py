@@ -17,6 +17,7 @@ from pipeline.language.pack import pack
 SHORT_WORD = 3  # max. characters of a word that is a feature as a whole
 STEM, ENDING = 5, 2  # characters of a word's beginning and of its ending that are features
 REPLY_WORDS = 5  # of the other party's answer
+DAY_WITHIN = 5  # turns before a clause in which the other party may have proposed its day
 _TOKEN = re.compile(r"\w+(?:['-]\w+)*|[?!…]|\.\.\.")
 _REPLY_MARKS = ("accept", "refuse", "decline", "promise", "when", "done")
 _MARKS = (*_REPLY_MARKS, "in_call", "idiom", "conditional", "follow_up", "dative")
@@ -157,6 +158,7 @@ def _of_form(candidate: Candidate, verdict: RuleVerdict) -> Iterator[str]:
 def _around(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> Iterator[str]:
     last = candidate.number == len(candidate.turn.sentences) - 1
     yield from (f"answer {verdict.answer} {candidate.form}", f"last sentence {last}")
+    yield from _of_day(candidate, turns)
     before = turns[candidate.at - 1] if candidate.at else None
     if before and before.turn.speaker != candidate.turn.turn.speaker and candidate.number <= 1:
         yield from _of_turn_before(candidate, before)
@@ -167,12 +169,35 @@ def _around(candidate: Candidate, turns: Turns, verdict: RuleVerdict) -> Iterato
         yield from _of_reply(candidate, after, last)
 
 
+def _of_day(candidate: Candidate, turns: Turns) -> Iterator[str]:
+    """Yield where the other party says the day too: "Thursday, half eight?" - "Half eight on Thursday, lovely."."""
+    if candidate.due is None:
+        return
+    day = {word for word in re.findall(r"\w+", candidate.due.expression.lower()) if len(word) > SHORT_WORD}
+    at = candidate.at
+    for place, near in (("earlier", turns[max(0, at - DAY_WITHIN) : at]), ("later", turns[at + 1 : at + 2])):
+        others = (turn.text.lower() for turn in near if turn.turn.speaker != candidate.turn.turn.speaker)
+        is_repeated = any(day & set(re.findall(r"\w+", text)) for text in others)
+        yield from (f"day {place} {is_repeated}", f"day {place} {is_repeated} {candidate.form}")
+
+
 def _of_turn_before(candidate: Candidate, before: SpokenTurn) -> Iterator[str]:
     kind = "asked" if before.text.endswith("?") else "told"
     yield from (f"before {kind}", f"before {kind} {candidate.form}")
     for mark in ("when", "promise", "accept"):
         if _matches(before.pack.language, mark, before.text):
             yield f"before {mark} {candidate.number}"
+    if _matches(before.pack.language, "request", before.sentences[-1].text if before.sentences else ""):
+        yield from ("before request", f"before request {candidate.form}")
+    yield from _of_opening(candidate)
+
+
+def _of_opening(candidate: Candidate) -> Iterator[str]:
+    """Yield features of the turn's first words, which assent to the turn before: "Yeah, I'll shut him in"."""
+    opening = candidate.turn.sentences[0].text
+    for mark in ("accept", "refuse", "no"):
+        if any(pattern.match(opening) for pattern in candidate.words.patterns("tasks", mark)):
+            yield from (f"opens {mark}", f"opens {mark} {candidate.form}")
 
 
 def _of_reply(candidate: Candidate, after: SpokenTurn, last: bool) -> Iterator[str]:

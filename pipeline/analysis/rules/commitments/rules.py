@@ -25,7 +25,8 @@ def _is_question(candidate: Candidate) -> bool:
 def _after_no(candidate: Candidate) -> str:
     """Return the clause without a "No, " that answers something else than the commitment after it."""
     head = candidate.text[candidate.first : candidate.match.start()]
-    for pattern in candidate.words.patterns("tasks", "no") if candidate.form in ("commit", "present", "offer") else ():
+    answers = candidate.form in ("commit", "present", "offer", "third", "passive", "receive")
+    for pattern in candidate.words.patterns("tasks", "no") if answers else ():
         no = pattern.match(head)
         head = head[no.end() :] if no and (" " in no.group() or head[no.end() :].startswith(",")) else head
     return head + candidate.text[max(candidate.first, candidate.match.start()) : candidate.last]
@@ -85,13 +86,11 @@ def _needs_day(candidate: Candidate) -> bool:
     party ("le separo ...").
     """
     words, form = candidate.words, candidate.form
-    if form == "request":
+    if form in ("request", "commit"):
         return False
     if form == "present" and " " not in candidate.verb and not words.matches("tasks", "addressed", candidate.clause):
         return True
-    return not candidate.known_verb and not (
-        form in ("commit", "present") and words.matches("tasks", "dative", candidate.clause)
-    )
+    return not candidate.known_verb and not (form == "present" and words.matches("tasks", "dative", candidate.clause))
 
 
 def _requests_permission(candidate: Candidate) -> bool:
