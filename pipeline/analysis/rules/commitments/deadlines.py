@@ -57,7 +57,7 @@ def _counted(candidate: Candidate, now: datetime) -> Candidate:
             again = dates.find(candidate.clause, words, now, named.day)
             day = named.day if due.rule == dates.TIME_ONLY else again and again.day
             return replace(candidate, due=replace(due, day=day))
-    return candidate
+    return replace(candidate, due=replace(due, day=None)) if due.rule in dates.BESIDE_AGREED else candidate
 
 
 def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -113,11 +113,9 @@ def echoed(due: dates.Due, reply: SpokenTurn, now: datetime) -> bool:
 
 def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
     """Return the day in the clause; else in the short sentence after it, in the reply, or in the answer to "when?"."""
-    is_timed = candidate.due is not None and candidate.due.rule == dates.TIME_ONLY
-    if candidate.due is None or candidate.due.day is None or is_timed:
+    if candidate.due is None or candidate.due.day is None:
         for due in _days_after(candidate, turns, now):
-            if not is_timed or due.rule != dates.TIME_ONLY:
-                return due
+            return due
     return _taken_back(candidate, now) or moved(candidate, turns, now) or candidate.due
 
 
@@ -148,7 +146,7 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
     is_request = candidate.actor == LISTENER
     asking: str | None = None  # the speaker who asks when
     needed: dates.Due | None = None  # the day that the other party proposes
-    named: set[date | None] = set()  # days that the other party wishes for, in a sentence of any length
+    named: set[date | None] = set()  # the day that the other party's reply begins with
     for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + REPLIES + is_request]):
         speaker, words = reply.turn.speaker, reply.pack
         is_owner = (speaker == turn.turn.speaker) != is_request
@@ -166,7 +164,7 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
                 yield from _with_day("receive", sentence, now)
             elif words.matches("tasks", "needed", sentence.text):
                 needed = next(_with_day("needed", sentence, now), needed)
-                wish = dates.find(sentence.text, words, now)
+                wish = dates.find(sentence.text, words, now) if at == 0 and sentence is reply.sentences[0] else None
                 named |= {wish.day} if wish and wish.day else set()
         asking = speaker if _asks_when(reply) else asking
 

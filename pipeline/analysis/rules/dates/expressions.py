@@ -20,7 +20,8 @@ _FIGURES = re.compile(
     r"\b(?:(?P<year>\d{4})[./-](?P<m>\d{1,2})[./-](?P<d>\d{1,2})|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))\b"
 )
 MONTHS = 12
-OF_AGREED = frozenset({"agreed", "weekday_after", "day_after", "day_before"})  # rules that count from another day
+BESIDE_AGREED = frozenset({"day_after", "day_before"})
+OF_AGREED = BESIDE_AGREED | {"agreed", "weekday_after"}  # rules that count from another day
 TIME_ONLY = "time"  # the rule of a time or part of a day without a day
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")
@@ -61,8 +62,6 @@ def find(
     if matches:
         chosen = rule, match, first, last = _chosen(matches, straight, words, verb)
         day = _resolve(rule, match, words, now, agreed)
-        if rule == "weekday" and agreed and day and agreed > day and agreed.weekday() == day.weekday():
-            day = agreed  # "the Thursday" after "Thursday the nineteenth"
         for other, place, start, end in matches if rule == "weekday" else ():
             exact = _resolve(other, place, words, now, agreed) if other in ("day", "day_month") else None
             if exact and day and exact.weekday() == day.weekday():  # "on the Tuesday after it, the twenty-sixth"

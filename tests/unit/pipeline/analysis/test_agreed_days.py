@@ -73,13 +73,12 @@ en|rep: I'll ask the council on Thursday, and I'll ring you the day after.|2026-
 de|rep: Ich spreche am Donnerstag mit dem Vorstand, und am Tag darauf rufe ich Sie an.|2026-09-10 2026-09-11
 es|rep: El jueves le pregunto al jefe, y le llamo al día siguiente.|2026-09-10 2026-09-11
 fr|rep: Je leur présente ça jeudi, et je vous appelle le lendemain.|2026-09-10 2026-09-11
-pt|rep: Na quinta falo com o chefe, e ligo-lhe no dia seguinte.|2026-09-10 2026-09-11
-en|customer: It's for Thursday the seventeenth. / rep: Right. / customer: I'll pick it up on Thursday.|2026-09-17
-de|customer: Es ist für Donnerstag, den siebzehnten. / rep: Gut. / customer: Ich hole es am Donnerstag ab.|2026-09-17
-en|customer: It's for Thursday the seventeenth. / rep: Right. / customer: I'll call you on Friday.|2026-09-11
 en|rep: I'll drop it off on Thursday. / customer: Fine. What time? / rep: After lunch, I'd say.|2026-09-10
 de|rep: Ich bringe Ihnen das am Freitag vorbei. / customer: Um wie viel Uhr? / rep: Halb sechs.|2026-09-11
 en|rep: He'll fix it on Thursday. / customer: Why not tomorrow? / rep: Tomorrow he's in Leeds, I can't.|2026-09-10
+pt|rep: Eu envio-lhe a fotografia. / customer: Se pudesse ser até segunda, era bom. / rep: Segunda, sim senhora.|2026-09-14
+fr|rep: Je vous envoie un devis. / customer: Mais avant vendredi. / rep: Demain midi vous l'avez.|2026-09-09
+fr|rep: Je vous envoie le rappel la veille. / customer: Très bien.|-
 de|rep: Ich hole mir diese Woche mal zwei Angebote ein.|2026-09-11
 de|rep: Ich schicke Ihnen das Gutachten bis 15. Oktober zu.|2026-10-15
 """

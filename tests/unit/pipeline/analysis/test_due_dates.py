@@ -1,6 +1,6 @@
 """Due expressions and their days, counted by hand from the calendar, in five languages."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -547,6 +547,23 @@ def test_the_weekday_after_counts_from_the_day_spoken_of(language, sentence):
     alone = find(sentence, pack(language), STARTS["wed"])
     assert alone is not None
     assert alone.day is None
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence", "days"),
+    [
+        ("en", "I'll ring you the day after.", 1), ("en", "We'll do it the night before.", -1),
+        ("de", "Ich rufe Sie am Tag darauf an.", 1), ("de", "Wir kommen am Vortag.", -1),
+        ("es", "Le llamo al día siguiente.", 1), ("fr", "Je vous appelle le lendemain.", 1),
+        ("fr", "On passe la veille.", -1), ("pt", "Ligo-lhe no dia seguinte.", 1),
+    ],
+)  # fmt: skip
+def test_the_day_after_counts_from_the_day_spoken_of(language, sentence, days):
+    agreed = date(2025, 5, 15)
+    due = find(sentence, pack(language), STARTS["wed"], agreed)
+    assert due is not None and due.day == agreed + timedelta(days=days)
+    alone = find(sentence, pack(language), STARTS["wed"])
+    assert alone is not None and alone.day is None
 
 
 @pytest.mark.parametrize(
