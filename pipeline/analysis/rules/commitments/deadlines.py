@@ -57,7 +57,7 @@ def _counted(candidate: Candidate, now: datetime) -> Candidate:
             again = dates.find(candidate.clause, words, now, named.day)
             day = named.day if due.rule == dates.TIME_ONLY else again and again.day
             return replace(candidate, due=replace(due, day=day))
-    return replace(candidate, due=replace(due, day=None)) if due.rule in dates.BESIDE_AGREED else candidate
+    return replace(candidate, due=replace(due, day=None)) if due.rule in ("day_after", "day_before") else candidate
 
 
 def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -146,7 +146,6 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
     is_request = candidate.actor == LISTENER
     asking: str | None = None  # the speaker who asks when
     needed: dates.Due | None = None  # the day that the other party proposes
-    named: set[date | None] = set()  # the day that the other party's reply begins with
     for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + REPLIES + is_request]):
         speaker, words = reply.turn.speaker, reply.pack
         is_owner = (speaker == turn.turn.speaker) != is_request
@@ -159,13 +158,10 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
             if granted:
                 yield from only_day(sentence.text, words, now)
             if is_owner:
-                yield from (due for due in only_day(sentence.text, words, now, MIN_CONTENT) if due.day in named)
                 yield from _with_day("accept" if granted else "again", sentence, now)
                 yield from _with_day("receive", sentence, now)
             elif words.matches("tasks", "needed", sentence.text):
                 needed = next(_with_day("needed", sentence, now), needed)
-                wish = dates.find(sentence.text, words, now) if at == 0 and sentence is reply.sentences[0] else None
-                named |= {wish.day} if wish and wish.day else set()
         asking = speaker if _asks_when(reply) else asking
 
 

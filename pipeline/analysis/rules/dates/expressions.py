@@ -20,8 +20,7 @@ _FIGURES = re.compile(
     r"\b(?:(?P<year>\d{4})[./-](?P<m>\d{1,2})[./-](?P<d>\d{1,2})|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))\b"
 )
 MONTHS = 12
-BESIDE_AGREED = frozenset({"day_after", "day_before"})
-OF_AGREED = BESIDE_AGREED | {"agreed", "weekday_after"}  # rules that count from another day
+OF_AGREED = frozenset({"agreed", "weekday_after", "day_after", "day_before"})  # rules that count from another day
 TIME_ONLY = "time"  # the rule of a time or part of a day without a day
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")

@@ -76,7 +76,6 @@ fr|rep: Je leur présente ça jeudi, et je vous appelle le lendemain.|2026-09-10
 en|rep: I'll drop it off on Thursday. / customer: Fine. What time? / rep: After lunch, I'd say.|2026-09-10
 de|rep: Ich bringe Ihnen das am Freitag vorbei. / customer: Um wie viel Uhr? / rep: Halb sechs.|2026-09-11
 en|rep: He'll fix it on Thursday. / customer: Why not tomorrow? / rep: Tomorrow he's in Leeds, I can't.|2026-09-10
-pt|rep: Eu envio-lhe a fotografia. / customer: Se pudesse ser até segunda, era bom. / rep: Segunda, sim senhora.|2026-09-14
 fr|rep: Je vous envoie un devis. / customer: Mais avant vendredi. / rep: Demain midi vous l'avez.|2026-09-09
 fr|rep: Je vous envoie le rappel la veille. / customer: Très bien.|-
 de|rep: Ich hole mir diese Woche mal zwei Angebote ein.|2026-09-11
