@@ -41,7 +41,7 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
 
 def _counted(candidate: Candidate, now: datetime) -> Candidate:
     """Return the candidate with a day that crosses the border of its clause, or that counts from the day which the
-    speaker named just before: "We meet on Tuesday, and I'll ring you the day after", "Thursday suits. I'll come at ten".
+    speaker just named: "We meet on Tuesday, and I'll ring you the day after", "Thursday suits. I'll come at ten".
     """
     due, words = candidate.due, candidate.words
     if due is None:

@@ -517,7 +517,8 @@ def test_a_time_of_day_is_kept(language, expression, time):
         ("en", "It is on the second floor."), ("en", "We may send one."), ("en", "It costs 20 dollars."),
         ("en", "I have two of them."), ("es", "Llamé el lunes pasado."), ("es", "Buenos días."),
         ("es", "Llame por la mañana."), ("de", "Guten Morgen."), ("de", "Das war letzten Montag."),
-        ("de", "Seit Montag geht nichts."), ("pt", "É a segunda via."), ("pt", "Já é uma terça parte."), ("fr", "J'ai appelé lundi dernier."), ("fr", "Le deuxième étage."),
+        ("de", "Seit Montag geht nichts."), ("pt", "É a segunda via."), ("pt", "Já é uma terça parte."),
+        ("fr", "J'ai appelé lundi dernier."), ("fr", "Le deuxième étage."),
         ("fr", "C'est pour le passage de cet après-midi."), ("es", "Se ha perdido la factura de mañana."),
     ],
 )  # fmt: skip
