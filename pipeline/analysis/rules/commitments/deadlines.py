@@ -55,7 +55,8 @@ def _counted(candidate: Candidate, now: datetime) -> Candidate:
         earlier = None if words.matches("tasks", "refuse", text) else dates.find(text, words, now)
         if earlier is not None and earlier.day is not None and earlier.rule != dates.TIME_ONLY:
             again = dates.find(candidate.clause, words, now, earlier.day)
-            day = earlier.day if due.rule == dates.TIME_ONLY else again and again.day
+            counted = again.day if again else None
+            day = earlier.day if due.rule == dates.TIME_ONLY else counted
             return replace(candidate, due=replace(due, day=day))
     return replace(candidate, due=replace(due, day=None)) if due.rule in ("day_after", "day_before") else candidate
 
