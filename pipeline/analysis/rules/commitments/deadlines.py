@@ -52,10 +52,11 @@ def _counted(candidate: Candidate, now: datetime) -> Candidate:
         return candidate
     before = [sentence.text for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]]
     for text in (candidate.text[: candidate.first], *before):
-        named = None if words.matches("tasks", "refuse", text) else dates.find(text, words, now)
-        if named is not None and named.day is not None and named.rule != dates.TIME_ONLY:
-            again = dates.find(candidate.clause, words, now, named.day)
-            day = named.day if due.rule == dates.TIME_ONLY else again and again.day
+        earlier = None if words.matches("tasks", "refuse", text) else dates.find(text, words, now)
+        if earlier is not None and earlier.day is not None and earlier.rule != dates.TIME_ONLY:
+            again = dates.find(candidate.clause, words, now, earlier.day)
+            counted = again.day if again else None
+            day = earlier.day if due.rule == dates.TIME_ONLY else counted
             return replace(candidate, due=replace(due, day=day))
     return replace(candidate, due=replace(due, day=None)) if due.rule in ("day_after", "day_before") else candidate
 
