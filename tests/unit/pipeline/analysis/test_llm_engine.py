@@ -91,7 +91,7 @@ def test_what_only_the_rules_are_sure_of_stays_at_half_their_confidence(endpoint
 
 
 def test_what_model_and_rules_both_state_is_surer_than_what_one_of_them_does(endpoint):
-    alone = "Then we will have to order a new meter."
+    alone = "A new meter it will have to be."
     material = call(*LINES, ("rep", alone))
     endpoint.answers(without(tasks=[task(2, SEND), task(5, alone, "Order a new meter")]))
     both, only = findings_of(material, options(endpoint))["tasks"].value["tasks"]
