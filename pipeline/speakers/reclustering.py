@@ -18,8 +18,9 @@ SURE_SECONDS = 1.5  # of a clustered piece
 VOICE_SECONDS = 4.0  # of such pieces in a voice;
 FEW_SECONDS = 1.5  # fewer are enough if the diarizer has a separate voice for them,
 FAR = 0.15  # or if their cosine with every other voice is at most this
+ONE_VOICE = 0.8  # min. cosine of two voices of the diarizer, with as many seconds each, that are the only one
 SURE_SHARE = 0.4  # min. share of such pieces in a voice of the diarizer that may be dissolved
-SHORT_SECONDS, MIN_SPOKEN = 0.8, 0.2  # of a short piece with margins, as far as there is room, and without them
+SHORT_SECONDS, MIN_SPOKEN = 0.8, 0.1  # of a short piece with margins, as far as there is room, and without them
 VOICEPRINT_SECONDS = 3.0  # of pieces in a voiceprint
 MAX_PIECES = 4000  # evenly spread over the call: some hours of talk; their distances need 64 MB
 
@@ -39,10 +40,11 @@ def reclustered(
     `prints` are of `with_margin(pieces)`. Pieces whose mean cosine is at least `min_cosine` (-1..1) are one voice; a
     speaker with a lower one gets no voiceprint, since there may be two voices. The diarization is unchanged if no piece
     is long enough to cluster, or if a dissolved voice would be unlike all remaining ones or has too few such pieces to
-    decide: people who interrupt each other produce short ones.
+    decide: people who interrupt each other produce short ones. Two voices become one only if they are nearly alike: the
+    diarizer took none of 44 single real voices for two.
     """
     vectors = embedded(pieces, prints)
-    diarized = {piece: _diarized(piece, diarization.spans) for piece in pieces}
+    diarized = {piece: speaker_at(piece, diarization.spans) for piece in pieces}
     sure = {piece: vector for piece, vector in vectors.items() if piece.duration >= SURE_SECONDS}
     centers = _centers(sure, diarized, min_cosine)
     if not centers:
@@ -126,7 +128,8 @@ def _mostly(pieces: Iterable[Span], diarized: Mapping[Span, str | None]) -> str 
     return max(seconds, key=lambda label: seconds[label])
 
 
-def _diarized(piece: Span, spans: Sequence[SpeakerSpan]) -> str | None:
+def speaker_at(piece: Span, spans: Sequence[SpeakerSpan]) -> str | None:
+    """Return the speaker with most of the piece; None if none speaks in it."""
     seconds: dict[str, float] = defaultdict(float)
     for span in spans:
         seconds[span.speaker] += max(0.0, min(piece.end, span.end) - max(piece.start, span.start))
@@ -162,10 +165,12 @@ def _dissolved(
             by_label[label].append(piece)
     represented = {_mostly(pieces, diarized) for pieces in by_speaker.values()}
     remaining = [_center(by_label[label], vectors) for label in by_label.keys() & represented]
-    return any(
-        _hard_to_judge(by_label[label]) or _unlike(by_label[label], remaining, vectors, min_cosine)
-        for label in by_label.keys() - represented
-    )
+    candidates = [by_label[label] for label in by_label.keys() - represented]
+    if len(set(speakers.values())) == 1 and any(
+        _seconds(pieces) >= VOICE_SECONDS and _unlike(pieces, remaining, vectors, ONE_VOICE) for pieces in candidates
+    ):
+        return True
+    return any(_hard_to_judge(pieces) or _unlike(pieces, remaining, vectors, min_cosine) for pieces in candidates)
 
 
 def _hard_to_judge(pieces: Sequence[Span]) -> bool:

@@ -1,8 +1,11 @@
-"""A second look at a mixed call in which one voice says nearly everything: one voice, or two similar ones?
+"""A second look at a mixed call of one or two voices: which party says each piece, by dialogue and voice.
 
-The dialogue says which pieces each party may say (`dialogue.py`), and the voices whether that is so: pieces of a party
-must be more alike than they are for other assignments of the same parties to the pieces (a permutation test). A reading
-with questions has one voice for both. Then words and voices together assign every piece.
+A short reply ("Yes.", "Bye.") has too little sound for a diarizer, but a question has an answer. So the dialogue
+(`dialogue.py`) and the voice assign every piece together; voices that differ outweigh the words.
+
+A voice with nearly all of the speech is two if its pieces agree with the dialogue: pieces of a party must be more alike
+than they are for other assignments of the same parties to the pieces (a permutation test). A reading with questions has
+one voice for both.
 """
 
 from collections import defaultdict
@@ -13,7 +16,7 @@ import numpy as np
 from pipeline.domain.speech import ChunkText, Diarization, Span, SpeakerSpan, Voiceprint, text_of
 from pipeline.speakers.dialogue import SpokenPiece, answers, party_odds
 from pipeline.speakers.machines import cut
-from pipeline.speakers.reclustering import embedded, voiceprints_of
+from pipeline.speakers.reclustering import embedded, speaker_at, voiceprints_of
 
 MAIN_SHARE = 0.9  # of the seconds, in one voice: then there may be a second one
 MIN_ANSWERS = 3  # of questions: fewer are no dialogue
@@ -21,8 +24,9 @@ MIN_PIECES = 8  # with an embedding
 MAX_TESTED = 400  # pieces in the test, from the beginning
 PERMUTATIONS = 2000
 MAX_CHANCE = 0.01  # share of permutations that agree with the voices at least as well
-MAX_VOICE = 4.0  # log odds by the voice of a piece
-ROUNDS = 3
+MAX_VOICE = 6.0  # log odds by the voice of a piece
+ROUNDS = 6
+MAX_MOVED = 0.25  # share of a voice's seconds: more than short replies contradicts the diarizer
 
 Vector = np.ndarray
 
@@ -36,17 +40,27 @@ def spoken_pieces(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]) -> l
 def two_voices(
     diarization: Diarization, pieces: Sequence[SpokenPiece], prints: Sequence[Voiceprint | None], min_cosine: float
 ) -> Diarization:
-    """Return the diarization with two voices if one has nearly all of the speech, and dialogue and voices show two.
+    """Return the diarization with each piece judged by the dialogue and by its voice, if there are two voices.
 
-    `prints` are of `with_margin` of the pieces' spans. `min_cosine`: see `reclustered`.
+    One voice with nearly all of the speech becomes two if dialogue and voices show two. The diarization is unchanged if
+    there are more than two, or if dialogue and voices contradict it in more than single replies. `prints` are of
+    `with_margin` of the pieces' spans. `min_cosine`: see `reclustered`.
     """
     spans = [piece.span for piece in pieces]
     vectors = embedded(spans, prints)
     odds = party_odds(pieces)
-    if not _is_one_voice(diarization) or answers(pieces) < MIN_ANSWERS or not _voices_agree(spans, odds, vectors):
+    if _is_one_voice(diarization):
+        before = None
+        if answers(pieces) < MIN_ANSWERS or not _voices_agree(spans, odds, vectors):
+            return diarization
+    elif vectors and len({span.speaker for span in diarization.spans}) == 2:
+        before = odds = _by_diarizer(diarization, spans, odds)
+    else:
         return diarization
     for _ in range(ROUNDS):
         odds = party_odds(pieces, _voice_odds(spans, odds, vectors))
+    if before is not None and _moved(spans, before, odds) > MAX_MOVED:
+        return diarization
     first = odds[0] > 0
     separated = tuple(
         SpeakerSpan(span.start, span.end, "A" if (value > 0) == first else "B")
@@ -54,6 +68,23 @@ def two_voices(
     )
     model = next(voiceprint.model for voiceprint in prints if voiceprint is not None)
     return Diarization(separated, voiceprints_of(separated, vectors, model, min_cosine), diarization.engine)
+
+
+def _by_diarizer(diarization: Diarization, spans: Sequence[Span], odds: Sequence[float]) -> list[float]:
+    """Return log odds for the agent by the diarizer's voice of each piece; `odds`, by the words, say which is whose."""
+    voices = [speaker_at(span, diarization.spans) for span in spans]
+    signs = [0 if voice is None else 1 if voice == diarization.spans[0].speaker else -1 for voice in voices]
+    agent = 1 if float(np.dot(signs, np.tanh(np.array(odds) / 2))) >= 0 else -1
+    return [MAX_VOICE * agent * sign for sign in signs]
+
+
+def _moved(spans: Sequence[Span], before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the share of a voice's seconds that the other voice gets, 0..1: of the voice that loses more."""
+    seconds = np.array([span.duration for span in spans])
+    parties, moved = np.sign(before), (np.array(before) > 0) != (np.array(after) > 0)
+    return max(
+        float(seconds[(parties == sign) & moved].sum() / (seconds[parties == sign].sum() or 1.0)) for sign in (1, -1)
+    )
 
 
 def _is_one_voice(diarization: Diarization) -> bool:

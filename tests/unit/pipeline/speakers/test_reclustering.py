@@ -27,7 +27,7 @@ def speakers(
     if diarized:
         spans = [SpeakerSpan(piece.start, piece.end, label) for piece, label in zip(pieces, diarized, strict=True)]
     wide = with_margin(pieces)
-    prints = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.2]
+    prints = [None if angle is None else voice(angle) for (seconds, angle) in parts if seconds >= 0.1]
     assert len(prints) == len(wide)
     result = reclustered(Diarization(tuple(spans), {}, "by hand"), pieces, prints, LEAST)
     assert [Span(span.start, span.end) for span in result.spans] == pieces
@@ -47,6 +47,14 @@ def test_two_voices_that_the_diarizer_took_for_one_are_two() -> None:
 
 def test_a_voice_that_the_diarizer_took_for_two_is_one() -> None:
     assert speakers([(3, 0), (3, 20), (2, 10)], "ABA")[0] == "AAA"
+
+
+def test_two_similar_voices_of_the_diarizer_are_one_only_if_they_are_nearly_alike() -> None:
+    assert speakers([(3, 0), (3, 50), (3, 10), (3, 40)], "ABAB")[0] == "ABAB"
+    assert speakers([(3, 0), (3, 20), (3, 10), (3, 15)], "ABAB")[0] == "AAAA"
+    assert speakers([(3, 0), (3, 50), (3, 10)], "ABA")[0] == "AAA", "too little of the second to tell"
+    talk: list[tuple[float, float | None]] = [(3, 0), (3, 0), (5, 80), (4, 80)]
+    assert speakers(talk, "AAAB")[0] == "AABB", "two voices remain, both mostly the diarizer's first"
 
 
 def test_a_cluster_of_few_seconds_is_a_voice_only_if_it_is_unlike_all_others() -> None:
@@ -80,8 +88,8 @@ def test_a_short_piece_founds_no_voice_and_is_the_nearest_ones() -> None:
 
 def test_a_piece_too_short_to_embed_is_the_diarizers_or_its_neighbors() -> None:
     talk = [(5.0, 0.0), (5.0, 90.0)]
-    assert speakers([*talk, (0.1, 0)], "ABA")[0] == "ABA"
-    assert speakers([*talk, (0.1, 0)], "AAA")[0] == "ABB", "a diarizer with one voice has no label for it"
+    assert speakers([*talk, (0.05, 0)], "ABA")[0] == "ABA"
+    assert speakers([*talk, (0.05, 0)], "AAA")[0] == "ABB", "a diarizer with one voice has no label for it"
 
 
 def test_a_short_word_between_pauses_is_the_voices_that_says_it() -> None:
@@ -98,8 +106,8 @@ def test_margins_of_a_short_word_end_where_another_piece_begins() -> None:
 
 
 def test_a_voice_of_the_diarizer_is_dissolved_only_by_enough_that_can_be_judged() -> None:
-    short, long = (1.2, 60.0), (2.5, 30.0)
-    talk: list[tuple[float, float | None]] = [(5.0, 0.0), (1.6, 40.0), short, short, short, (4.0, 5.0)]
+    short, long = (1.2, 40.0), (2.5, 20.0)
+    talk: list[tuple[float, float | None]] = [(5.0, 0.0), (1.6, 30.0), short, short, short, (4.0, 5.0)]
     assert speakers(talk, "ABBBBA")[0] == "ABBBBA", "5.2 s of another, 1.6 s of them to judge by: the diarizer's word"
     assert speakers([*talk, long], "ABBBBAB")[0] == "AAAAAAA"
     assert speakers([(5.0, 0.0), short, (4.0, 5.0)], "ABA")[0] == "AAA", "next to nothing was said by another"

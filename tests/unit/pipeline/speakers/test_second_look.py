@@ -59,13 +59,19 @@ def longer(turns):
     return (*turns[:2], *turns[2:6], *turns[2:6], *turns[6:])
 
 
-def look(turns, is_second, alike, language="en", seed=1):
-    """Return the number of voices of turns; cosines of the two voices are about `alike`, of one voice's pieces .7."""
+def look(turns, is_second, alike, language="en", seed=1, diarized=None):
+    """Return the voices of turns; cosines of the two voices are about `alike`, of one voice's pieces .7.
+
+    `diarized`: the diarizer's voice of each turn; left out, "A" says all.
+    """
     texts, at = [], 0.0
     for text in turns:
         texts.append(said(text, at, at + 0.4 * len(text.split()), code=language))
         at = texts[-1].words[-1].end + 2.0
-    spans = (SpeakerSpan(0, at, "A"),)
+    spans = [SpeakerSpan(0, at, "A")]
+    if diarized:
+        times = [(text.words[0].start, text.words[-1].end) for text in texts]
+        spans = [SpeakerSpan(*time, label) for time, label in zip(times, diarized, strict=True)]
     pieces = spoken_pieces(texts, spans)
     rng = np.random.default_rng(seed)
     base, other = np.linalg.qr(rng.normal(size=(DIMENSION, 2)))[0].T
@@ -76,7 +82,7 @@ def look(turns, is_second, alike, language="en", seed=1):
         noise = rng.normal(size=DIMENSION) / np.sqrt(DIMENSION)
         vector = (second if is_second[turn] else base) + 0.65 * noise
         prints.append(Voiceprint(tuple(vector / np.linalg.norm(vector)), "by hand", wide.duration))
-    result = two_voices(Diarization(spans, {}, "by hand"), pieces, prints, MIN_COSINE)
+    result = two_voices(Diarization(tuple(spans), {}, "by hand"), pieces, prints, MIN_COSINE)
     return [next(s.speaker for s in result.spans if s.start <= t.words[0].start + 0.01 < s.end) for t in texts]
 
 
@@ -96,13 +102,41 @@ def test_monologues_stay_one_voice_whatever_their_pieces_sound_like() -> None:
                 assert set(look(turns, parts, 0.3, seed=seed)) == {"A"}, "no question is answered"
 
 
-def test_two_voices_of_the_diarizer_stay_as_they_are() -> None:
-    texts = [said(text, 3.0 * n, 3.0 * n + 2) for n, text in enumerate(CALLS["en"])]
-    spans = tuple(SpeakerSpan(3.0 * n, 3.0 * n + 2, "AB"[n % 2]) for n in range(10))
-    pieces = spoken_pieces(texts, spans)
-    before = Diarization(spans, {}, "by hand")
-    prints = [Voiceprint((1.0, 0.0), "by hand", 2.0)] * len(with_margin([piece.span for piece in pieces]))
-    assert two_voices(before, pieces, prints, MIN_COSINE) is before
+@pytest.mark.parametrize("language", CALLS)
+def test_short_replies_that_the_diarizer_gives_to_the_other_voice_move(language: str) -> None:
+    turns = longer(CALLS[language])
+    right = ["AB"[turn % 2] for turn in range(len(turns))]
+    short = sorted(range(1, len(turns), 2), key=lambda turn: len(turns[turn]))[:2]
+    for alike in (0.1, 0.4):
+        for seed in range(10):
+            diarized = ["A" if turn in short else label for turn, label in enumerate(right)]
+            found = look(turns, [label == "B" for label in right], alike, language, seed, diarized)
+            assert found == right, (alike, seed)
+            assert look(turns, [label == "B" for label in right], alike, language, seed, right) == right
+
+
+def test_two_voices_stay_as_they_are_if_dialogue_and_voices_contradict_them() -> None:
+    turns = longer(CALLS["en"])
+    diarized = random.Random(1).choices("AB", k=len(turns))
+    second = [turn % 2 == 1 for turn in range(len(turns))]
+    assert look(turns, second, 0.1, diarized=diarized) == diarized
+
+
+def test_voices_that_differ_outweigh_the_words_of_a_reading() -> None:
+    for seed in range(10):
+        diarized = ["A", *random.Random(seed).choices("AB", k=len(NOVEL) - 1)]
+        assert look(NOVEL, [label == "B" for label in diarized], 0.1, seed=seed, diarized=diarized) == diarized
+
+
+def test_a_voice_of_the_diarizer_with_few_pieces_does_not_disappear() -> None:
+    turns, diarized = ["We talk about the weather."] * 10, list("AABAAABAAA")
+    for seed in range(10):
+        assert set(look(turns, [False] * 10, 0.5, seed=seed, diarized=diarized)) == {"A", "B"}
+
+
+def test_three_voices_stay_as_they_are() -> None:
+    diarized = list("ABABABCBAB")
+    assert look(CALLS["en"], [label == "B" for label in diarized], 0.1, diarized=diarized) == diarized
 
 
 @pytest.mark.parametrize("language", CALLS)
