@@ -36,10 +36,10 @@ from bench.starvation import one_after_another, stand
 from db.core.database import Database
 from db.intake.group_commit import GroupCommitter
 from db.records import retention
+from db.records.retention import RetentionKind
 from db.server import embedded, migrate
 from db.workspace import directory, keys
 from pipeline.domain.call import Sender, Submission
-from pipeline.domain.retention import RetentionKind
 from pipeline.speakers.profile import Voices
 from serve_app.conductor.erasure import RetentionLoop
 from serve_app.conductor.options import ErasureOptions

@@ -52,13 +52,13 @@ def make_key(data_dir: Path, key: str | None = None) -> str:
             os.link(draft, folder / KEY_FILE)  # whole or not at all
     finally:
         draft.unlink()
-    _flush(folder)
+    flush(folder)  # data that is sealed with the key must not survive a power failure without it
     return (folder / KEY_FILE).read_text(encoding="ascii").strip()
 
 
-def _flush(folder: Path) -> None:
-    """Flush the entry of the file: data that is sealed with the key must not survive a power failure without it."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def flush(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk, so that a power failure cannot undo it."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -60,6 +60,7 @@ from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
     from db.secrets.call_keys import CallKeys
+    from pipeline.checkpoints import CheckpointKind
     from pipeline.domain.voices import VoicePolicy
     from pipeline.options import ProcessOptions
 
@@ -327,6 +328,19 @@ class Settings(BaseSettings):
         if self.roles.calibration is not None or not path.is_file():
             return self.roles
         return self.roles.model_copy(update={"calibration": path.absolute()})
+
+    def models(self) -> list[tuple[str, "CheckpointKind"]]:
+        """Return the name and the kind of checkpoint of each model that this machine needs.
+
+        An engine whose model runs on a server is left out; so is an aligner that no engine uses.
+        """
+        models: list[tuple[str, Any]] = [(self.asr.model, self.asr.engine_class)]
+        if self.alignment.on and self.asr.may_align:
+            models.append((self.alignment.model, self.alignment.engine_class))
+        models.append((self.diarization.pipeline, self.diarization.engine_class))
+        if self.embedding.on:
+            models.append((self.embedding.model, self.embedding.engine_class))
+        return [(model, engine.CHECKPOINTS) for model, engine in models if engine.CHECKPOINTS is not None]
 
     def process_options(self) -> "ProcessOptions":
         from pipeline.options import ProcessOptions

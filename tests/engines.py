@@ -39,10 +39,9 @@ def clustering() -> Any:
 
 def store_with(weights: str) -> Path:
     """Return the checkpoint store's folder. Skips where it lacks the weights."""
-    from pipeline.checkpoints import store
-    from pipeline.checkpoints.lock import locked
+    from pipeline.checkpoints.lock import default_store, locked
 
-    folder = Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
-    if not store.is_here(locked()[weights], folder):
+    folder = Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or default_store())
+    if not locked()[weights].is_in(folder):
         pytest.skip(f"{weights} is not in the checkpoint store: switchboard checkpoints fetch {weights}")
     return folder

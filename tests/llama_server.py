@@ -57,20 +57,20 @@ class LlamaServer:
 
 
 def folder() -> Path:
-    from pipeline.checkpoints.store import default_folder
+    from pipeline.checkpoints.lock import default_store
 
-    return Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or default_folder())
+    return Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or default_store())
 
 
 @pytest.fixture(scope="session")
 def llama_server() -> Iterator[LlamaServer]:
     pytest.importorskip("xllamacpp")
-    from pipeline.checkpoints import store
     from pipeline.checkpoints.lock import read
 
-    if not store.is_here(read(LOCK)[MODEL], folder()):
+    checkpoint = read(LOCK)[MODEL]
+    if not checkpoint.is_in(folder()):
         pytest.skip("SmolLM2 is not in the checkpoint store: python -m tests.llama_server")
-    store.verify(read(LOCK)[MODEL], folder())
+    checkpoint.verify(folder())
     server = LlamaServer()
     server.start()
     try:

@@ -200,11 +200,10 @@ def running(weights: Path) -> Iterator[Transcriptions]:
 
 def weights() -> Path:
     """Return the folder of tiny.en in the checkpoint store; skip if it is missing."""
-    from pipeline.checkpoints import store
-    from pipeline.checkpoints.lock import locked
+    from pipeline.checkpoints.lock import default_store, locked
 
-    name, folder = "whisper-tiny.en", Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
-    if not store.is_here(locked()[name], folder):
+    name, folder = "whisper-tiny.en", Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or default_store())
+    if not locked()[name].is_in(folder):
         pytest.skip(f"{name} is not in the checkpoint store: switchboard checkpoints fetch {name}")
     return folder / name
 

@@ -119,10 +119,9 @@ async def create(
         return await _one(change.connection, runs.c.id == new_id), left_out
 
 
-async def list_runs(database: Database, scope: Scope, name: str | None = None) -> list[Run]:
-    """Return all runs that the scope may see, or those with a name; the latest first."""
-    query = _QUERY if name is None else _QUERY.where(runs.c.name == name)
-    rows = await database.rows(scope, query.order_by(runs.c.made_at.desc(), runs.c.id))
+async def list_runs(database: Database, scope: Scope) -> list[Run]:
+    """Return all runs that the scope may see, the latest first."""
+    rows = await database.rows(scope, _QUERY.order_by(runs.c.made_at.desc(), runs.c.id))
     return [read(Run, row) for row in rows]
 
 

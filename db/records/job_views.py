@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.database import EVERY_WORKSPACE, Database
 from db.core.rows import filter_by, read
 from db.core.tables import calls, jobs
-from pipeline.domain.for_operators import FOR_OPERATORS
+from pipeline.domain.speech import FOR_OPERATORS
 
 JOB_FIELDS = (
     jobs.c.id.label("job_id"),

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -22,12 +23,23 @@ from db.records.erase import CallHeld, CallNotFound, release_voices
 from db.workspace.admin_log import Actor, changing
 from db.workspace.directory import NoSuchTeam
 from db.workspace.removal import ERASURE
-from pipeline.domain.retention import RetentionKind
 from pipeline.domain.voices import VoicePolicy
 
 MAX_DAYS = 36_500
 BATCH_SECONDS = 60.0  # limit of a transaction
 LEASE_SECONDS = 600.0  # for the erasure of the calls of a batch
+
+
+class RetentionKind(StrEnum):
+    """What has a retention period. `CALLS`: erasure of the whole call."""
+
+    RECORDINGS = "recordings"
+    TRANSCRIPTS = "transcripts"  # with findings, corrections and everything else that quotes the talk
+    VOICEPRINTS = "voiceprints"
+    SUBMISSIONS = "submissions"
+    EVENTS = "events"
+    ACCESS_LOG = "access_log"
+    CALLS = "calls"
 
 
 class PeriodRefused(ValueError):

@@ -46,7 +46,6 @@ from pipeline.domain.insight import Action, Contact, Evidence, Finding, Task
 from pipeline.domain.redaction import CallRedaction
 from pipeline.domain.scorecards import ScorecardResult
 from pipeline.domain.speech import PENDING, Layout, Recording, Transcript
-from pipeline.domain.unredacted import with_originals
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +141,12 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
         return None if row is None else await _record(connection, row)
 
 
-async def call_ids_from(
-    database: Database, beginning: str, workspace_id: UUID | None = None, limit: int = 2
-) -> list[UUID]:
-    """Return ids of calls that begin with these hexadecimal digits, with or without dashes."""
+async def call_ids_from(database: Database, beginning: str, workspace_id: UUID | None) -> list[UUID]:
+    """Return up to two ids of calls that begin with these hexadecimal digits, with or without dashes."""
     digits = beginning.replace("-", "")
     first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
     query = sa.select(calls.c.call_id).distinct().where(calls.c.call_id.between(first, last))
-    query = filter_by(query, calls.c.workspace_id, workspace_id).order_by(calls.c.call_id).limit(limit)
+    query = filter_by(query, calls.c.workspace_id, workspace_id).order_by(calls.c.call_id).limit(2)
     return list(await database.column(workspace_id or EVERY_WORKSPACE, query))
 
 
@@ -167,7 +164,7 @@ async def read_unredacted(connection: AsyncConnection, call_id: UUID, machine: b
     if record is None or record.transcript is None:
         return record
     call_pk: int = (await connection.execute(sa.select(calls.c.id).where(calls.c.call_id == call_id))).scalar_one()
-    words = with_originals(record.transcript, await originals.load(connection, call_pk))
+    words = originals.restored(record.transcript, await originals.load(connection, call_pk))
     sealed = await _recordings(connection, record.job_id, unredacted_recordings)
     by_channel = {recording.channel: recording for recording in (*record.recordings, *sealed)}
     files = tuple(by_channel[channel] for channel in sorted(by_channel))

@@ -541,7 +541,7 @@ CREATE INDEX erasures_members_idx ON erasures (workspace_id, digest) WHERE kind 
 CREATE TABLE retention_periods (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     team_id uuid,  -- null: of teams without a row
-    kind text NOT NULL,  -- pipeline.domain.retention.RetentionKind
+    kind text NOT NULL,  -- db.records.retention.RetentionKind
     days integer NOT NULL CHECK (days BETWEEN 1 AND 36500),  -- since the first submission of the call
     CONSTRAINT retention_periods_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
         ON DELETE CASCADE

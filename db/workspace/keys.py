@@ -156,7 +156,7 @@ def is_malformed(secret: str) -> bool:
 
 async def find(database: Database, secret: str) -> Sender | None:
     """Return the sender of a secret; None for an unknown, revoked or expired one. Raises psycopg.OperationalError."""
-    row = await database.fetch_one(_FIND, (_digest(secret),))
+    row = await database.fetch_one(_FIND, (digest(secret),))
     if row is None:
         return None
     key_id, workspace_id, team_id, scopes, default_country = row
@@ -165,7 +165,7 @@ async def find(database: Database, secret: str) -> Sender | None:
 
 async def refusal(database: Database, secret: str) -> str | None:
     """Return why `find` rejects a secret, for the log; None if no key ever had it."""
-    row = await database.fetch_one(_REFUSED, (_digest(secret),))
+    row = await database.fetch_one(_REFUSED, (digest(secret),))
     if row is None:
         return None
     key_id, name, revoked_at, expires_at = row
@@ -281,14 +281,15 @@ _REFUSED = "SELECT key_id, key_name, revoked_at, expires_at FROM refused_key(%s)
 def _new_secret() -> tuple[str, dict[str, Any]]:
     random_part = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
     secret = random_part + _checksum(random_part)
-    return secret, {"secret_sha256": _digest(secret), "prefix": secret[:PREFIX_LENGTH]}
+    return secret, {"secret_sha256": digest(secret), "prefix": secret[:PREFIX_LENGTH]}
 
 
 def _checksum(random_part: str) -> str:
     return sha256(b"switchboard key " + random_part.encode("utf-8", "surrogatepass")).hexdigest()[:6]
 
 
-def _digest(secret: str) -> bytes:
+def digest(secret: str) -> bytes:
+    """Return what is stored of a secret."""
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 

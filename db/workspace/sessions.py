@@ -7,7 +7,6 @@ The client of a link or a cookie has no scope yet. As with `find_key`, only the 
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +18,7 @@ from db.core.database import EVERY_WORKSPACE, Database
 from db.core.rows import filter_by, read
 from db.core.tables import api_keys, console_links, console_sessions, teams, workspaces
 from db.workspace.admin_log import KEY_IS_VALID, Actor, changing
+from db.workspace.keys import digest
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
 
@@ -76,9 +76,7 @@ async def issue_link(
     """
     secret = secrets.token_urlsafe(32)
     values = {"workspace_id": workspace_id, "team_id": team_id, "name": name, "may_edit": may_edit}
-    insertion = sa.insert(console_links).values(
-        **values, secret_sha256=_digest(secret), expires_at=sa.func.now() + life
-    )
+    insertion = sa.insert(console_links).values(**values, secret_sha256=digest(secret), expires_at=sa.func.now() + life)
     try:
         row = await database.first(workspace_id, insertion.returning(console_links.c.expires_at))
     except IntegrityError as error:
@@ -89,7 +87,7 @@ async def issue_link(
 async def open_by_link(database: Database, secret: str, user_agent: str) -> str | None:
     """Use a link and return the secret of the new session; None for an unknown, used or expired link."""
     valid = sa.and_(
-        console_links.c.secret_sha256 == _digest(secret),
+        console_links.c.secret_sha256 == digest(secret),
         console_links.c.used_at.is_(None),
         console_links.c.expires_at > sa.func.now(),
     )
@@ -117,7 +115,7 @@ async def open_by_key(database: Database, sender: Sender, user_agent: str) -> st
 
 async def find(database: Database, secret: str) -> Viewer | None:
     """Return the viewer of a session; None for an unknown, revoked or expired session or key."""
-    query = _VIEWER.where(console_sessions.c.secret_sha256 == _digest(secret), _LIVE)
+    query = _VIEWER.where(console_sessions.c.secret_sha256 == digest(secret), _LIVE)
     stale = console_sessions.c.last_used_at < sa.func.now() - timedelta(minutes=1)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(query)).one_or_none()
@@ -232,7 +230,7 @@ async def _open(connection: AsyncConnection, scope: dict[str, Any], key_id: UUID
     secret = secrets.token_urlsafe(32)
     values = scope | {
         "key_id": key_id,
-        "secret_sha256": _digest(secret),
+        "secret_sha256": digest(secret),
         "user_agent": user_agent[:MAX_USER_AGENT_LENGTH],
         "expires_at": sa.func.now() + SESSION_LIFE,
     }
@@ -246,7 +244,3 @@ async def _end_oldest(connection: AsyncConnection, sender: Sender) -> None:
     order = (sa.not_(_LIVE), console_sessions.c.created_at.desc(), console_sessions.c.id)
     excess = sa.select(console_sessions.c.id).where(*of_key).order_by(*order).offset(MAX_SESSIONS)
     await connection.execute(sa.delete(console_sessions).where(console_sessions.c.id.in_(excess)))
-
-
-def _digest(secret: str) -> bytes:
-    return sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -170,9 +170,7 @@ def prompt(vocabulary: Iterable[str], fits: Callable[[str], bool]) -> str:
     return text
 
 
-def vocabulary_tokens(
-    vocabulary: Sequence[str], encode: Callable[[str], list[int]], limit: int = MAX_VOCABULARY
-) -> list[int]:
+def vocabulary_tokens(vocabulary: Sequence[str], encode: Callable[[str], list[int]]) -> list[int]:
     """Return the tokens of names and terms, which Whisper takes as text that came before (`<|startofprev|>`)."""
-    text = prompt(vocabulary, lambda longer: len(encode(f" {longer}")) <= limit)
+    text = prompt(vocabulary, lambda longer: len(encode(f" {longer}")) <= MAX_VOCABULARY)
     return encode(f" {text}") if text else []

@@ -104,6 +104,11 @@ class AsrOptions(EngineOptions):
         "auto", description="auto: the GPU if there is one, and an error if it cannot be used."
     )
 
+    @property
+    def may_align(self) -> bool:
+        """Whether the engine may need an aligner; some engines know only after loading their model."""
+        return hasattr(self.engine_class, "aligner")
+
 
 def load(options: AsrOptions, store: Path | None = None, aligning: AlignmentOptions | None = None) -> Engine:
     """Load the engine in the options; `store`: the folder of the checkpoint store, None: the user's.

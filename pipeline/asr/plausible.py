@@ -126,10 +126,6 @@ def inside(spans: Sequence[Span], start: float, end: float) -> list[Span]:
     return [span for span in cut if span.duration > 0]
 
 
-def seconds(spans: Sequence[Span]) -> float:
-    return sum(span.duration for span in spans)
-
-
 def without(spans: Sequence[Span], words: Sequence[Word], reach: float) -> list[Span]:
     """Return `spans` without the words, which are widened by `reach` seconds on both sides.
 

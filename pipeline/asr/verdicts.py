@@ -8,6 +8,7 @@ from statistics import fmean
 from pipeline.asr import acoustics, echoes, plausible
 from pipeline.asr.acoustics import Levels
 from pipeline.asr.echoes import Proof
+from pipeline.domain.spans import seconds as seconds_of
 from pipeline.domain.speech import Audio, AudioAnalysis, ChunkText, Label, Span, Word
 
 REASONS: dict[str, str] = {
@@ -155,7 +156,7 @@ def _by_place(
     spoken = [span for piece in text.chunk.sound for span in speech.inside(piece.start, piece.end)]
     loud = levels.loud_seconds(spoken, speech_level - LOUD_DB)
     count, indices = len(text.words), range(len(text.words))
-    if count >= MANY_WORDS_FROM and count > plausible.MAX_WORDS_PER_SECOND * plausible.seconds(spoken):
+    if count >= MANY_WORDS_FROM and count > plausible.MAX_WORDS_PER_SECOND * seconds_of(spoken):
         verdict.doubt("too_many_words", indices)
     if count and loud >= FEW_WORDS_FROM and count < MIN_WORDS_PER_SECOND * loud:
         verdict.doubt("too_few_words", indices)
@@ -275,4 +276,4 @@ class _Labels:
 
     def share_without_speech(self, word: Word) -> float:
         span = word.end - word.start
-        return plausible.seconds(self._spans.inside(word.start, word.end)) / span if span > 0 else 0.0
+        return seconds_of(self._spans.inside(word.start, word.end)) / span if span > 0 else 0.0

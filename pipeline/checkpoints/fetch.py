@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pipeline.checkpoints import index, store
+from pipeline.checkpoints import index
 from pipeline.checkpoints.lock import LockedCheckpoint, LockedFile, Wheel, locked
 from pipeline.checkpoints.manifest import CHECKSUMS, sha256
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
@@ -76,10 +76,10 @@ def fetch(
 
 
 def _intact(checkpoint: LockedCheckpoint, folder: Path) -> bool:
-    if not store.is_here(checkpoint, folder):
+    if not checkpoint.is_in(folder):
         return False
     try:
-        store.verify(checkpoint, folder)
+        checkpoint.verify(folder)
     except CheckpointDamaged as error:
         logger.warning("%s", error.message)
         return False

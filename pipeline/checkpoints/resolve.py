@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.checkpoints import hub, manifest, store
-from pipeline.checkpoints.lock import locked
+from pipeline.checkpoints import hub, manifest
+from pipeline.checkpoints.lock import default_store, locked
 from pipeline.checkpoints.manifest import Checkpoint
 from pipeline.errors import CheckpointMissing
 
@@ -43,7 +43,7 @@ def resolve(name: str, kind: CheckpointKind, device: str, folder: Path | None = 
     Raises `CheckpointMissing` or `CheckpointDamaged`.
     """
     if name == "auto":
-        return _best(kind, device, folder or store.default_folder())
+        return _best(kind, device, folder or default_store())
     if is_path(name):
         return _from_path(name, kind)
     name = model_of(name, kind)
@@ -51,7 +51,7 @@ def resolve(name: str, kind: CheckpointKind, device: str, folder: Path | None = 
         return checkpoint
     if name not in kind.stored:
         return manifest.read(_plain(name), _download(name, repository_of(name, kind), kind))
-    return _fetched(name, kind, folder or store.default_folder())
+    return _fetched(name, kind, folder or default_store())
 
 
 def _best(kind: CheckpointKind, device: str, folder: Path) -> Checkpoint:
@@ -109,7 +109,7 @@ def present(name: str, kind: CheckpointKind, folder: Path | None = None) -> Chec
     parts = kind.stored.get(model_of(name, kind), {})
     fetch = f"Run `switchboard checkpoints fetch {' '.join(parts.values())}`, or set" if parts else "Set"
     raise CheckpointMissing(
-        f"No {kind.title} {name!r} in the checkpoint store {folder or store.default_folder()}. "
+        f"No {kind.title} {name!r} in the checkpoint store {folder or default_store()}. "
         f"{fetch} {kind.setting} to a folder that holds one."
     ).with_facts(model=name, setting=kind.setting)
 
@@ -128,7 +128,7 @@ def local(name: str, kind: CheckpointKind, folder: Path | None = None) -> Checkp
     Raises `CheckpointMissing` for an unknown name, `CheckpointDamaged` if files of the store differ from the lock.
     """
     name = model_of(name, kind)
-    if name in kind.stored and (checkpoint := _from_store(name, kind, folder or store.default_folder())):
+    if name in kind.stored and (checkpoint := _from_store(name, kind, folder or default_store())):
         return checkpoint
     repository = repository_of(name, kind)
     snapshot = repository and hub.cached(repository, kind.patterns, kind.required)
@@ -190,10 +190,10 @@ def _fetch_failure(names: list[str], folder: Path) -> str | None:
 def _from_store(name: str, kind: CheckpointKind, folder: Path) -> Checkpoint | None:
     """Return the model from the store, verified against the lock; None if a part is missing."""
     parts = {part: locked()[checkpoint] for part, checkpoint in kind.stored[name].items()}
-    if not all(store.is_here(part, folder) for part in parts.values()):
+    if not all(part.is_in(folder) for part in parts.values()):
         return None
     for part in parts.values():
-        store.verify(part, folder)
+        part.verify(folder)
     if WHOLE in parts:
         return manifest.read(name, folder / parts[WHOLE].name)
     return Checkpoint(name, folder, parts={key: folder / part.name for key, part in parts.items()})

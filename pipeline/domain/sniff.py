@@ -34,8 +34,18 @@ TEXT_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 TEXT_TYPES = re.compile(r"text/|application/(problem\+)?json|application/(xhtml\+)?xml|application/.*(mpegurl|\+json)")
 
-AUDIO_MAGIC = (*b"RIFF RF64 OggS fLaC ID3 #!AMR .snd FORM caff riff".split(), b"\x1aE\xdf\xa3")
-
+AUDIO_TYPES = (  # magic bytes, offset, media type
+    (b"RIFF", 0, "audio/wav"),
+    (b"OggS", 0, "audio/ogg"),
+    (b"fLaC", 0, "audio/flac"),
+    (b"ID3", 0, "audio/mpeg"),
+    (b"ftyp", 4, "audio/mp4"),
+    (b"#!AMR", 0, "audio/amr"),
+    (b"\x1aE\xdf\xa3", 0, "audio/webm"),
+    (b".snd", 0, "audio/basic"),
+)
+OTHER_AUDIO_MAGIC = (b"RF64", b"FORM", b"caff", b"riff")
+UNKNOWN = "application/octet-stream"
 
 # Formats without a header, by the ending that telephone systems give their files.
 TYPES_BY_ENDING = {
@@ -51,7 +61,7 @@ TYPES_BY_ENDING = {
     b".sln": "audio/x-sln",
     b".sln16": "audio/x-sln16",
 }
-UNSPECIFIC = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-binary"})
+UNSPECIFIC = frozenset({"", UNKNOWN, "binary/octet-stream", "application/x-binary"})
 
 
 def media_type(declared: str | None, path: bytes) -> str | None:
@@ -85,8 +95,20 @@ def detect_type(head: bytes, media_type: str | None = None) -> str | None:
 
 def is_known_audio(head: bytes) -> bool:
     """Return whether the file begins like a well-known audio container."""
-    is_mpeg_frame = len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0
-    return head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp" or is_mpeg_frame
+    return head.startswith(OTHER_AUDIO_MAGIC) or media_type_of(head) != UNKNOWN
+
+
+def media_type_of(head: bytes) -> str:
+    """Return the media type by the first bytes of a file: the declared type is not trusted."""
+    for magic, at, name in AUDIO_TYPES:
+        if head[at : at + len(magic)] == magic:
+            return name
+    return "audio/mpeg" if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0 else UNKNOWN
+
+
+def suffix_of(media_type: str) -> str:
+    """Return the suffix of a file name, without a dot."""
+    return media_type.removeprefix("audio/") if media_type.startswith("audio/") else "bin"
 
 
 def as_text(head: bytes) -> str | None:

@@ -2,20 +2,31 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.domain.for_operators import FOR_OPERATORS
 from pipeline.domain.redaction import CallRedaction
 
 SAMPLE_RATE = 16_000  # Hz; everything after decoding works at this rate
 
 REP, CUSTOMER = 0, 1  # channel 0 is the sender's own line, channel 1 the other party: always
+
+
+class ForOperators:
+    """Marks a field of a dataclass that the API, events and exports leave out: `Annotated[str, FOR_OPERATORS]`."""
+
+    KEY = "x-for-operators"  # of its JSON Schema
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return handler(schema) | {self.KEY: True}
+
+
+FOR_OPERATORS = ForOperators()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,27 @@ A background thread sends spans over OTLP/HTTP. It queues 2,048 of them and drop
 collector delays nothing. OpenTelemetry's variables configure the rest.
 """
 
+import functools
+import logging
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.observability.context import WorkContext, current_context, work_context
+from pipeline.observability.work_clock import TimedResult
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORT_SECONDS = 1.0  # between two exports; a killed process loses the spans since the last one
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NOTHING = nullcontext()
 Span = Any
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 _providers: list[Any] = []  # max. one, of this process
 
 
@@ -79,6 +85,37 @@ def _around(new_span: Span) -> Iterator[None]:
         raise
     finally:
         new_span.end()
+
+
+@contextmanager
+def observed(step: str, kind: str = "internal") -> Iterator[None]:
+    """Log how long the block took, or how it failed: the class of an error, not its text."""
+    begun = time.monotonic()
+    try:
+        with span(step, kind):
+            yield
+    except BaseException as error:
+        log.info("%s: %s after %.2f s", step, type(error).__name__, time.monotonic() - begun)
+        raise
+    log.info("%s: %.2f s", step, time.monotonic() - begun)
+
+
+def on_request(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    """Decorate a method of a `Replica` that other processes call: it runs in the caller's `WorkContext`, `observed`.
+
+    A caller that requested its time gets a `TimedResult`.
+    """
+
+    @functools.wraps(method)
+    async def answered(self: Any, *args: Any, work: WorkContext | None = None, **options: Any) -> Any:
+        if work is None:
+            return await method(self, *args, **options)
+        with work_context(work), observed(method.__name__, "server"), self.clock.shared() as so_far:
+            answer = await method(self, *args, **options)
+            return TimedResult(answer, so_far()) if work.timed else answer
+
+    del answered.__wrapped__  # by whose signature, without `work`, Ray would check requests
+    return answered
 
 
 def past(name: str, begun: datetime, ended: datetime, **attributes: str | int | float) -> None:

@@ -31,7 +31,7 @@ from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
 from pipeline.observability import logs, tracing
 from pipeline.observability.context import WorkContext, current_context, work_context
 from pipeline.observability.metrics import BATCH_FILL
-from pipeline.observability.spans import on_request
+from pipeline.observability.tracing import on_request
 from pipeline.observability.work_clock import counted
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.domain.stage import Stage
 from pipeline.errors import TimedOut
-from pipeline.observability.spans import observed
+from pipeline.observability.tracing import observed
 
 ENGINE_STAGES = frozenset({Stage.RECOGNITION, Stage.DIARIZATION, Stage.RECLUSTERING, Stage.VOICES, Stage.VOICEPRINT})
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.diarization.engine import DiarizationOptions, Engine
 from pipeline.domain.speech import Diarization, Span, Voiceprint
-from pipeline.observability.spans import on_request
+from pipeline.observability.tracing import on_request
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.runtime.workers import Samples, spoken

@@ -10,7 +10,7 @@ from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.domain.vocabulary import CallWarning
 from pipeline.errors import TimedOut
 from pipeline.journal import Journal
-from pipeline.observability.spans import observed
+from pipeline.observability.tracing import observed
 from pipeline.options import ProcessOptions
 from pipeline.record_texts import warning_text
 from pipeline.runtime.deadlines import deadline

@@ -10,7 +10,7 @@ from pipeline.domain.insight import Roster
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, EngineUnavailable, WorkerLost
 from pipeline.journal import Journal
-from pipeline.observability.spans import observed
+from pipeline.observability.tracing import observed
 from pipeline.options import ProcessOptions
 from pipeline.runtime.deadlines import deadline
 from pipeline.runtime.workers import Workers

@@ -9,7 +9,7 @@ from pipeline.audio.decode import sound
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Roster
 from pipeline.errors import StorageError
-from pipeline.observability.spans import observed
+from pipeline.observability.tracing import observed
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import RemoteRef, Workers
 from pipeline.steps.recordings import CallRecordings

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from db.records.views import CallRecord
+from pipeline.domain.sniff import media_type_of, suffix_of
 from pipeline.errors import CallError, StorageError
 from pipeline.sealed_files import open_stored
 from serve_app.api.access import ApiRequest, etag_matches, json_answer
@@ -16,7 +17,6 @@ from serve_app.api.calls import record
 from serve_app.api.errors import Busy, Expired, NoSuchRange, NotReady
 from serve_app.api.queries import AudioQuery, NoQuery
 from serve_app.api.sound import SoundRequest
-from serve_app.records.media_types import media_type_of, suffix_of
 
 PIECE = 256 * 1024  # bytes read at once
 MAX_BYTES_PER_SECOND = 4 << 20  # of one response after its first MiB: 125 times as fast as a WAV is played

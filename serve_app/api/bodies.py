@@ -8,17 +8,15 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from starlette.requests import Request
 
-from db.records.retention import MAX_DAYS
+from db.records.retention import MAX_DAYS, RetentionKind
 from db.workspace.legal_holds import HoldKind
 from db.workspace.redaction_policies import MAX_PATTERNS, MAX_SHAPE, named
 from pipeline.domain import redaction
-from pipeline.domain.retention import RetentionKind
 from pipeline.domain.summaries import MAX_ITEMS, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
-from serve_app.http.json_body import Body, Fault, InvalidBody, read_object
+from serve_app.http.json_body import Body, Fault, InvalidBody, read_object, unknown_name
 from serve_app.http.limits import check_media_type, read_body
 from serve_app.http.options import LimitOptions
-from serve_app.http.suggest import unknown
 
 B = TypeVar("B", bound="Body")
 
@@ -355,10 +353,11 @@ def _fault(error: Any, model: type[Body]) -> Fault:
         inner_name, inner_names = str(error["loc"][1]), _names(inner)
         if inner_name in inner_names:
             return Fault(f"/{name}/{inner_name}", f"{name}.{inner_name}: {message}.")
-        sentence = unknown("field", inner_name, inner_names)
+        sentence = unknown_name("field", inner_name, inner_names)
         return Fault(f"/{name}", f"{name}: {sentence} Fields are: {', '.join(sorted(inner_names))}.")
     if error["type"] == "extra_forbidden" and name is None:
-        return Fault("", f"{unknown('field', str(error['loc'][-1]), names)} Fields are: {', '.join(sorted(names))}.")
+        sentence = unknown_name("field", str(error["loc"][-1]), names)
+        return Fault("", f"{sentence} Fields are: {', '.join(sorted(names))}.")
     return Fault(f"/{name}" if name else "", f"{name}{place}: {message}." if name else f"The body: {message}.")
 
 

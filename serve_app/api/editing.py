@@ -18,10 +18,9 @@ from serve_app.api.errors import EditBodyRefused, EditConflict
 from serve_app.api.queries import NoQuery
 from serve_app.http.auth import READ
 from serve_app.http.camel_json import to_camel_json
-from serve_app.http.json_body import Fault, InvalidBody, read_object
+from serve_app.http.json_body import Fault, InvalidBody, read_object, unknown_name
 from serve_app.http.limits import check_media_type, read_body
 from serve_app.http.options import LimitOptions
-from serve_app.http.suggest import unknown
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_TEXT_CHARACTERS = 4_000  # of an old or new text
@@ -228,9 +227,9 @@ def _faults(error: Any, body: dict[str, Any]) -> Iterator[Fault]:
     if error["type"] == "extra_forbidden":
         kind, sent = map(str, error["loc"])
         fields = _FIELDS_OF_KIND[kind]
-        yield Fault("", f"{unknown('field', sent, fields)} Fields of the kind {kind}: {', '.join(fields)}.")
+        yield Fault("", f"{unknown_name('field', sent, fields)} Fields of the kind {kind}: {', '.join(fields)}.")
     elif error["type"].startswith("union_tag"):
-        yield from (Fault("", unknown("field", sent, _FIELDS)) for sent in body if sent not in _FIELDS)
+        yield from (Fault("", unknown_name("field", sent, _FIELDS)) for sent in body if sent not in _FIELDS)
         yield Fault("/kind", f"kind: must be one of {KINDS}.")
     else:
         yield Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")

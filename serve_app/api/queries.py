@@ -26,8 +26,7 @@ from pipeline.domain.call import CallState
 from serve_app.api.bodies import Zone
 from serve_app.api.errors import InvalidQuery
 from serve_app.http.camel_json import camel
-from serve_app.http.json_body import Fault
-from serve_app.http.suggest import unknown
+from serve_app.http.json_body import Fault, unknown_name
 
 Q = TypeVar("Q", bound="QueryParameters")
 
@@ -391,7 +390,7 @@ def _clean(value: str) -> str:
 def _fault(error: Any, model: type[QueryParameters]) -> Fault:
     if error["type"] == "extra_forbidden":
         names = _names(model)
-        sentence = unknown("parameter", str(error["loc"][0]), names)
+        sentence = unknown_name("parameter", str(error["loc"][0]), names)
         return Fault("", f"{sentence} Parameters of this path: {', '.join(names) or 'none'}.")
     if not error["loc"]:  # of several parameters together
         return Fault("", f"{error['msg'].removeprefix('Value error, ')}.")

@@ -4,11 +4,10 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pipeline.domain.for_operators import FOR_OPERATORS
+from pipeline.domain.speech import FOR_OPERATORS
 from serve_app.api.errors import InvalidQuery
 from serve_app.http.camel_json import camel
-from serve_app.http.json_body import Fault
-from serve_app.http.suggest import unknown
+from serve_app.http.json_body import Fault, unknown_name
 
 
 def check_fields(paths: Sequence[str], kind: type) -> None:
@@ -24,7 +23,7 @@ def _fault(path: str, kind: Any) -> str | None:
         if names is None:  # the keys are data
             return None
         if name not in names:
-            return f"{unknown('field', name, names)} Fields are: {', '.join(names) or 'none'}."
+            return f"{unknown_name('field', name, names)} Fields are: {', '.join(names) or 'none'}."
         kind = names[name]
     return None
 

@@ -8,9 +8,8 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from serve_app.api.errors import AdminBodyRefused
-from serve_app.http.json_body import Fault
+from serve_app.http.json_body import Fault, unknown_name
 from serve_app.http.problems import MediaTypeRefused
-from serve_app.http.suggest import unknown
 
 FIELDS = ("file", "recording")
 MAX_OTHER_BYTES = 1 << 16  # boundaries, headers, and what follows the last boundary
@@ -113,7 +112,7 @@ class Form:
         if kind != b"form-data" or not name:
             raise _refusal("A part of the form has no name: Content-Disposition must be form-data with a name.")
         if name not in FIELDS:
-            raise _refusal(f"{unknown('field', name, FIELDS)} The form has only the field file.")
+            raise _refusal(f"{unknown_name('field', name, FIELDS)} The form has only the field file.")
         if not _FILE_NAME.search(disposition):
             raise _refusal(f"{name} is text without a file name. Send a file; with curl, -F {name}=@call.wav.", name)
         if self._has_file:

@@ -22,6 +22,7 @@ from serve_app.backup import call_keys, manifest, recordings
 from serve_app.backup.manifest import Manifest, Secrets, StoredRecordings, TableContent
 from serve_app.backup.progress import BackupProgress
 from serve_app.backup.recordings import CopyOutcome
+from serve_app.data_folder import flush
 
 ROOM_BYTES = 64 << 20  # that stay free on the disk
 LOCK = ".lock"
@@ -67,7 +68,7 @@ def create(source: BackupSource, repository: Path, progress: BackupProgress) -> 
             _flush_all(unfinished)
             call_keys.write(repository, snapshot.call_keys())
             unfinished.rename(repository / name)
-            _flush(repository)
+            flush(repository)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -226,15 +227,7 @@ def _flush_all(folder: Path, files: bool = True) -> None:
     """Flush all folders and files below to disk, so that a power failure cannot undo them."""
     for path in (folder, *folder.rglob("*")):
         if path.is_dir() or files:
-            _flush(path)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            flush(path)
 
 
 def _megabytes(size: int) -> str:

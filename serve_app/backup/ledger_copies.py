@@ -5,7 +5,6 @@ the signature of the last entry of a workspace covers all of them.
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -149,10 +148,7 @@ def _put(fs: Any, target: str, content: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_name(f".{uuid4().hex}")
     try:
-        with unfinished.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        manifest.write(unfinished, content)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -105,8 +105,8 @@ class Manifest(_Part):
         content = json.dumps({**body, "digest": _digest(body)}, indent=1).encode()
         if keys:
             lines = [f"{fingerprint(key)} {sign(key, PURPOSE, content)}\n" for key in keys]
-            _write(folder / SIGNATURE, "".join(lines).encode())
-        _write(folder / FILE, content)
+            write(folder / SIGNATURE, "".join(lines).encode())
+        write(folder / FILE, content)
 
     @classmethod
     def read(cls, folder: Path, keys: Sequence[str], unsigned: bool = False) -> Self:
@@ -215,7 +215,8 @@ def _content(path: Path) -> bytes:
         raise BackupUnfit(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a new file and flush it to disk."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()

@@ -65,13 +65,7 @@ def copy_all(
     files: Iterable[StoredFile], folder: Path, progress: BackupProgress, total: int
 ) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Copy recordings into `folder`, each completely or not at all; yield the outcome of each, in their order."""
-    done = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for some in _batches(files, 8 * AT_ONCE):
-            for file, outcome in zip(some, pool.map(lambda file: _copied(file, folder, progress), some), strict=True):
-                done += file.size
-                progress.report("recordings", done, total)
-                yield file, outcome
+    return _each(files, lambda file: _copied(file, folder, progress), progress, total)
 
 
 def look_for(
@@ -95,11 +89,17 @@ def read_all(
     files: Iterable[StoredFile], progress: BackupProgress, total: int
 ) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Read recordings where they are stored, and compare them with their digests. Raises `StorageError`."""
+    return _each(files, lambda file: _read(file, len, progress, CopyOutcome.LISTED), progress, total)
+
+
+def _each(
+    files: Iterable[StoredFile], work: Callable[[StoredFile], CopyOutcome], progress: BackupProgress, total: int
+) -> Iterator[tuple[StoredFile, CopyOutcome]]:
+    """Yield the outcome of each recording, in their order; several are processed at once."""
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in _batches(files, 8 * AT_ONCE):
-            outcomes = pool.map(lambda file: _read(file, len, progress, CopyOutcome.LISTED), some)
-            for file, outcome in zip(some, outcomes, strict=True):
+            for file, outcome in zip(some, pool.map(work, some), strict=True):
                 done += file.size
                 progress.report("recordings", done, total)
                 yield file, outcome

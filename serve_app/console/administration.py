@@ -18,6 +18,7 @@ from db.events.types import PARTS, type_names
 from db.records import erase, erasures, retention
 from db.records.erase import CallHeld
 from db.records.erasures import ErasureKind, Target
+from db.records.retention import RetentionKind
 from db.secrets.recording_urls import shown
 from db.voices import voiceprints
 from db.voices.voiceprints import NoConsent, UnassignedVoiceprint
@@ -25,7 +26,6 @@ from db.workspace import access_log, admin_log, directory, keys, redaction_polic
 from db.workspace import settings as workspace_settings
 from db.workspace.admin_log import Actor, NotInDirectory
 from db.workspace.keys import KeyInfo
-from pipeline.domain.retention import RetentionKind
 from pipeline.errors import AddressForbidden, UnknownTeam
 from serve_app.console import labels, sentences
 from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, PageProblem, Visit, read_form

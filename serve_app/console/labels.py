@@ -6,8 +6,8 @@ from datetime import date
 import phonenumbers
 
 from db.experiments.runs import Run
+from db.records.retention import RetentionKind
 from pipeline.domain.redaction import RedactionMode
-from pipeline.domain.retention import RetentionKind
 from pipeline.domain.speech import LabelKind
 from pipeline.domain.stage import Stage
 from pipeline.domain.vocabulary import ActionKind, CallOutcome, NoticeState

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from pipeline.domain.for_operators import FOR_OPERATORS
+from pipeline.domain.speech import FOR_OPERATORS
 
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 _WIRE_NAMES = {"from_number": "from", "to_number": "to", "state": "status"}  # as in /submit

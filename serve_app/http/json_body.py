@@ -7,16 +7,19 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from rapidfuzz import fuzz, process
 
 MAX_DEPTH = 32
 MAX_DIGITS = 1000
+MAX_NAME_CHARACTERS = 40
+_WORD = re.compile(f"[A-Za-z_]{{1,{MAX_NAME_CHARACTERS}}}")
 
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL stores neither NUL nor half a surrogate pair
 
@@ -171,6 +174,26 @@ def _check_depth(root: dict[str, Any]) -> None:
         if not level:
             return
     raise InvalidBody([_TOO_DEEP])
+
+
+def closest(sent: str, names: Collection[str]) -> str | None:
+    """Return the name that is most similar to `sent`, whatever its case and punctuation; None if none is."""
+    if len(sent) > MAX_NAME_CHARACTERS:
+        return None
+    squeezed = {name.lower(): name for name in names}
+    text = "".join(letter for letter in sent.lower() if letter.isalnum())
+    match = process.extractOne(text, squeezed.keys(), scorer=fuzz.ratio, score_cutoff=75)
+    return squeezed[match[0]] if match else None
+
+
+def unknown_name(kind: str, sent: str, names: Collection[str]) -> str:
+    """Return the sentences about a parameter or field that does not exist.
+
+    A name that is not a plain word is left out: it may be personal data in the wrong place.
+    """
+    name = f" {sent}" if _WORD.fullmatch(sent) else ""
+    near = closest(sent, names)
+    return f"Unknown {kind}{name}." + (f" Did you mean {near}?" if near else "")
 
 
 class Body(BaseModel):

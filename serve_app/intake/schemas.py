@@ -13,8 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from pipeline.domain.call import Sender, Submission
 from serve_app.http import json_body
-from serve_app.http.json_body import Fault, InvalidBody
-from serve_app.http.suggest import closest
+from serve_app.http.json_body import Fault, InvalidBody, closest
 from serve_app.intake.values import (
     MAX_DURATION,
     MAX_NUMBER,

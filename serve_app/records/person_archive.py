@@ -24,11 +24,11 @@ from db.records.person import Person
 from db.records.views import CallSummary
 from db.workspace import access_log
 from db.workspace.admin_log import changing, operator
+from pipeline.domain.sniff import media_type_of, suffix_of
 from pipeline.domain.speech import Recording
 from pipeline.sealed_files import open_stored
 from serve_app.http.camel_json import to_json
 from serve_app.records import transcripts
-from serve_app.records.media_types import media_type_of, suffix_of
 
 PART: Final = ".part"  # after the name of an unfinished archive
 PIECE: Final = 1 << 20  # bytes of audio in memory

@@ -318,10 +318,9 @@ def _refuse_empty_folders(settings: Settings) -> None:
     """Refuse a setting whose folder contains no model before anything starts."""
     from pipeline.checkpoints.resolve import check_folder, is_path
     from pipeline.errors import CheckpointMissing
-    from serve_app.service.configured_models import configured_models
 
     try:
-        for model, kind in configured_models(settings):
+        for model, kind in settings.models():
             if is_path(model):
                 check_folder(model, kind)
     except CheckpointMissing as error:

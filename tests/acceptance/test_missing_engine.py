@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from db.server import embedded, migrate
-from pipeline.checkpoints import store
+from pipeline.checkpoints.lock import default_store
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.acceptance.test_bad_recordings import body
@@ -23,7 +23,7 @@ async def test_calls_that_do_not_need_a_missing_model_are_completed_and_the_othe
 ) -> None:
     own_store = tmp_path / "checkpoints"
     own_store.mkdir()
-    shutil.copytree(store.default_folder() / "whisper-base", own_store / "whisper-base")
+    shutil.copytree(default_store() / "whisper-base", own_store / "whisper-base")
     environment = {
         "SWITCHBOARD_ASR__MODEL": "auto",
         "SWITCHBOARD_DIARIZATION__PIPELINE": MODEL,
@@ -53,7 +53,7 @@ async def test_calls_that_do_not_need_a_missing_model_are_completed_and_the_othe
         assert any(warning.startswith(WARNING) for warning in record.warnings)
         assert (await client.record(mixed)).call.state == "transcribing"
         for name in MODEL.split("+"):
-            shutil.copytree(store.default_folder() / name, own_store / name)
+            shutil.copytree(default_store() / name, own_store / name)
         (record,) = await client.ended([mixed])
         assert record.call.state == "completed", record.call.failure
         await client.close()

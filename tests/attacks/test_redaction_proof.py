@@ -28,6 +28,7 @@ from db.experiments import promotion
 from db.queue import retries
 from db.records import correct, redactions, retention, views
 from db.records.corrections import Editor
+from db.records.retention import RetentionKind
 from db.records.views import CallRecord
 from db.search import saved_views
 from db.secrets.call_keys import CallKeys
@@ -35,7 +36,6 @@ from db.secrets.encryption import Sealer
 from db.workspace import access_log, keys, redaction_policies
 from pipeline.domain.edits import EditKind
 from pipeline.domain.redaction import RedactionMode, RedactionPreset, RedactionState
-from pipeline.domain.retention import RetentionKind
 from pipeline.domain.speech import PENDING
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions

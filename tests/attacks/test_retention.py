@@ -20,9 +20,9 @@ from db.records import erase as erasing_targets
 from db.records import erasures, file_deletions, ledger, retention, views
 from db.records.erase import CallHeld
 from db.records.erasures import ErasureKind, Target
+from db.records.retention import RetentionKind
 from db.workspace import access_log, directory, keys, legal_holds
 from db.workspace.legal_holds import HoldKind, OnHold
-from pipeline.domain.retention import RetentionKind
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from pipeline.speakers.profile import Voices

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.checkpoints.store import default_folder
+from pipeline.checkpoints.lock import default_store
 from tests.acceptance.conftest import free_port
 from tests.asterisk import RECIPES
 from tests.journeys.pages import ROOT, named
@@ -195,7 +195,7 @@ def test_a_call_through_asterisk_is_recorded_submitted_and_completed_by_the_reci
         folder,
         SWITCHBOARD_ASR__MODEL="auto",
         SWITCHBOARD_DIARIZATION__PIPELINE="auto",
-        SWITCHBOARD_CHECKPOINTS=str(default_folder()),
+        SWITCHBOARD_CHECKPOINTS=str(default_store()),
         SWITCHBOARD_FETCH__ALLOWED_HOSTS="127.0.0.1",
     )
     dialplan = (RECIPES / "extensions.conf").read_text(encoding="utf-8").replace("/opt/switchboard", str(RECIPES))

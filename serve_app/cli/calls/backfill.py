@@ -11,7 +11,7 @@ from rich.text import Text
 from serve_app.cli.calls.process import Model, Pipeline, check_models, chosen_settings
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
 from serve_app.cli.ui.options import Country, TimeZone
-from serve_app.cli.ui.output import Json, duration, err, out, print_json, progress_bar
+from serve_app.cli.ui.output import Json, duration, out, print_json, print_step, progress_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -155,17 +155,14 @@ def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]
         ray_access.join(where)
     before = children.descendants()
 
-    def step(sentence: str) -> None:
-        err().print(f"[dim]{sentence} ...[/dim]")
-
     def end() -> None:
         if is_local:
             children.end(spared=lambda: before)
 
-    step("Starting Ray" if is_local else f"Joining Ray at {where}")
+    print_step("Starting Ray" if is_local else f"Joining Ray at {where}")
     try:
         options = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if is_local else {}
-        ray_access.start(where, step, end, **options)
+        ray_access.start(where, print_step, end, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
         action = "start Ray" if is_local else f"join Ray at {where}"
         raise CommandError(f"Cannot {action}: {error}", "Check --address and RAY_AUTH_TOKEN_PATH.") from error

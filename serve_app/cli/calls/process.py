@@ -199,10 +199,9 @@ def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
 def check_models(settings: "Settings") -> None:
     from pipeline.checkpoints.resolve import check_name
     from pipeline.errors import CheckpointMissing
-    from serve_app.service.configured_models import configured_models
 
     try:
-        for model, kind in configured_models(settings):
+        for model, kind in settings.models():
             check_name(model, kind)
     except CheckpointMissing as error:
         raise CommandError(error.message, "", USAGE) from None

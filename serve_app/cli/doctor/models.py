@@ -9,15 +9,13 @@ HUB_SECONDS = 5.0
 
 
 def checkpoints(settings: Any) -> Iterator[Check]:
-    from serve_app.service.configured_models import aligns
-
     store = settings.checkpoints
     engine = settings.asr.engine_class
     if engine.CHECKPOINTS is None:
         yield from _server_model("recognition model", settings.asr)
     else:
         yield _checkpoint("recognition model", settings.asr.model, settings.asr, store)[1]
-    if aligns(engine):
+    if settings.asr.may_align:
         if settings.alignment.on:
             yield _checkpoint("alignment model", settings.alignment.model, settings.alignment, store)[1]
         else:

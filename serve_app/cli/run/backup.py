@@ -383,9 +383,10 @@ def restore(
 def _target(backup: Path, settings: "Settings", ledger: "Chains | None") -> "RestoreTarget":
     """Return the target of the settings; start its embedded PostgreSQL, and store the backup's key if it has none."""
     from serve_app.backup.restore import RestoreTarget
+    from serve_app.cli.ui.database import start_embedded
 
     return RestoreTarget(
-        url=settings.database_url or _embedded(settings),
+        url=settings.database_url or start_embedded(settings),  # also in a new data folder
         storage=settings.storage_url,
         handed_in=settings.handed_in,
         policy=settings.voices(),
@@ -407,17 +408,6 @@ def _as_json(done: "Restored") -> dict[str, Any]:
         "ledger": done.replayed and {"entries": done.replayed.entries, "erased": done.replayed.erased},
         "seconds": round(done.seconds, 3),
     }
-
-
-def _embedded(settings: "Settings") -> str:
-    # Unlike other commands, this one creates the database of a new data folder.
-    from db.server import embedded
-
-    err().print(
-        f"Starting the embedded PostgreSQL in {settings.data_dir}. It keeps running; `switchboard down` stops it.",
-        markup=False,
-    )
-    return embedded.start(settings.data_dir)
 
 
 def _keys(backup: Path, settings: "Settings") -> tuple[str, ...]:

@@ -63,11 +63,10 @@ def fetch(
 @app.command("list")
 def list_(folder: Folder = None, json_: Json = False) -> None:
     """List the checkpoints that can be fetched: size, license, and whether they are in the store."""
-    from pipeline.checkpoints import store as stores
     from pipeline.checkpoints.lock import locked
 
     store = _store(folder)
-    checkpoints = [(checkpoint, stores.is_here(checkpoint, store)) for checkpoint in locked().values()]
+    checkpoints = [(checkpoint, checkpoint.is_in(store)) for checkpoint in locked().values()]
     lines = table("!checkpoint", "!here", "#size", "!license", "loaded by")
     for checkpoint, here in checkpoints:
         size, models = _size(checkpoint.size), " ".join(_models(checkpoint.name))
@@ -102,23 +101,22 @@ def _outcome(result: "Fetched") -> str:
 
 def _state(checkpoint: "LockedCheckpoint", store: Path) -> tuple[str, str]:
     """Return "ok", "missing" or "damaged", and what is wrong."""
-    from pipeline.checkpoints import store as stores
     from pipeline.errors import CheckpointDamaged
 
-    if not stores.is_here(checkpoint, store):
+    if not checkpoint.is_in(store):
         return "missing", ""
     try:
-        stores.verify(checkpoint, store)
+        checkpoint.verify(store)
     except CheckpointDamaged as error:
         return "damaged", error.message
     return "ok", ""
 
 
 def _store(folder: Path | None) -> Path:
-    from pipeline.checkpoints.store import default_folder
+    from pipeline.checkpoints.lock import default_store
     from serve_app.settings import Settings
 
-    return (folder or Settings().checkpoints or default_folder()).expanduser().absolute()
+    return (folder or Settings().checkpoints or default_store()).expanduser().absolute()
 
 
 def _names_in_lock(names: Sequence[str] | None) -> list[str]:
@@ -139,11 +137,10 @@ def _names_in_lock(names: Sequence[str] | None) -> list[str]:
 
 
 def _configured() -> list[str]:
-    from serve_app.service.configured_models import configured_models
     from serve_app.settings import Settings
 
     names: list[str] = []
-    for model, kind in configured_models(Settings()):
+    for model, kind in Settings().models():
         chosen = kind.auto("cpu")[0] if model == "auto" else model
         names += list(kind.stored.get(chosen, {}).values())
     return list(dict.fromkeys(names))

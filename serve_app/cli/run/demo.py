@@ -15,7 +15,7 @@ import typer
 
 from serve_app.cli.run.up import print_engines
 from serve_app.cli.ui.errors import FAILED, USAGE, CommandError
-from serve_app.cli.ui.output import Json, err, out, print_json
+from serve_app.cli.ui.output import Json, err, out, print_json, print_step
 from serve_app.cli.ui.table import Table, table
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def demo(
     settings = demo_settings(data_dir, port)
     _prepare_machine(settings)
     samples = chosen_samples(tuple(calls or ()))
-    service = Service(settings, "local", on_step=lambda step: err().print(f"[dim]{step} ...[/dim]"))
+    service = Service(settings, "local", on_step=print_step)
     try:
         endpoints = service.start()
         workspace = asyncio.run(_prepare_workspace(endpoints.database_url))
@@ -171,13 +171,13 @@ def chosen_samples(prefixes: tuple[str, ...]) -> "list[Sample]":
 
 
 def _fetch_checkpoints(settings: "Settings") -> None:
-    from pipeline.checkpoints import store
     from pipeline.checkpoints.fetch import fetch
+    from pipeline.checkpoints.lock import default_store
 
     kinds = settings.asr.engine_class.CHECKPOINTS, settings.diarization.engine_class.CHECKPOINTS
     models = zip((settings.asr.model, settings.diarization.pipeline), kinds, strict=True)
     parts = [part for model, kind in models if kind for part in kind.stored.get(model, {}).values()]
-    folder = settings.checkpoints or store.default_folder()
+    folder = settings.checkpoints or default_store()
     fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False))
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from serve_app.cli.run.status import services
 from serve_app.cli.ui.errors import FAILED, CommandError
-from serve_app.cli.ui.output import Json, duration, err, out, to_camel_json
+from serve_app.cli.ui.output import Json, duration, err, out, print_step, to_camel_json
 from serve_app.cli.ui.resource import details, drop_none
 
 if TYPE_CHECKING:
@@ -62,22 +62,18 @@ def up(
         within = settings.with_folder_key().model_copy(update={"database_url": database_url})
         socket = standby.socket if standby else None
         events = folder if as_json else None
-        _serve(Service(within, address, dashboard, _print_step, standby=socket), settings, events, ready)
+        _serve(Service(within, address, dashboard, print_step, standby=socket), settings, events, ready)
 
     os.umask(0o077)  # recordings, decoded audio and logs are private to this user
-    service = Service(settings, address, on_step=_print_step)
+    service = Service(settings, address, on_step=print_step)
     state = service.refuse()
     folder = own_folder().path  # created here, so that all child processes share it
     standby = StandbyProcess(settings, folder, as_json) if service.may_have_standby else None
     logs = LogStream(folder, settings.logs_as_json, settings.log_dir)
-    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, _print_step, standby, logs).run()
+    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, print_step, standby, logs).run()
     if code:
         raise typer.Exit(code)
     discard_own_folder()
-
-
-def _print_step(sentence: str) -> None:
-    err().print(f"[dim]{sentence} ...[/dim]")
 
 
 def _serve(service: Any, settings: Any, events: Path | None, ready: Callable[[], None]) -> None:

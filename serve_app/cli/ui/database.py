@@ -94,6 +94,11 @@ def service_elsewhere(settings: "Settings") -> CommandError | None:
 def _start(settings: "Settings") -> str:
     if elsewhere := service_elsewhere(settings):
         raise elsewhere
+    return start_embedded(settings)
+
+
+def start_embedded(settings: "Settings") -> str:
+    """Start the PostgreSQL of the data folder, which may be new; return its URL."""
     err().print(
         f"Starting the embedded PostgreSQL in {settings.data_dir}. It keeps running; `switchboard down` stops it.",
         markup=False,

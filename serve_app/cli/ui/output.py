@@ -119,6 +119,11 @@ def _console(stderr: bool) -> Console:
     return Terminal(wraps=has_width, stderr=stderr, width=width, highlight=False)
 
 
+def print_step(sentence: str) -> None:
+    """Print a step that a command begins, to stderr."""
+    err().print(f"[dim]{sentence} ...[/dim]")
+
+
 def progress_bar(disable: bool = False) -> "Progress":
     """Return a progress bar on stderr with counts and the remaining time."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -5,7 +5,7 @@ from uuid import UUID
 import typer
 
 from db.records import retention
-from pipeline.domain.retention import RetentionKind
+from db.records.retention import RetentionKind
 from serve_app.cli.ui.errors import USAGE, CommandError
 from serve_app.cli.ui.options import Team
 from serve_app.cli.ui.output import moment

@@ -478,7 +478,7 @@ async def test_a_submission_reaches_the_keys_workspace_only(acme: World, umbrell
 async def test_the_look_up_of_a_key_leaves_the_scope_as_it_was(acme: World, umbrella: World) -> None:
     _, secret = await keys.create(acme.database, acme.workspace_id, None, ["submit"], "k")
     async with acme.database.pool.connection() as connection:
-        found = await (await connection.execute(keys._FIND, (keys._digest(secret),))).fetchone()
+        found = await (await connection.execute(keys._FIND, (keys.digest(secret),))).fetchone()
         assert found is not None
         assert UUID(str(found[1])) == acme.workspace_id
         for table in TABLES:

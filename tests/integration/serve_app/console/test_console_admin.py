@@ -6,10 +6,10 @@ import pytest
 
 from db.events import endpoints
 from db.records import retention
+from db.records.retention import RetentionKind
 from db.workspace import admin_log, directory, keys, redaction_policies
 from db.workspace.admin_log import AdminChange
 from pipeline.domain.redaction import RedactionMode, RedactionPreset
-from pipeline.domain.retention import RetentionKind
 from tests.finished import finished
 from tests.postgres import World, new_world
 from tests.support.console_site import EVIL

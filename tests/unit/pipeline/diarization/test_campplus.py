@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline import checkpoints
-from pipeline.checkpoints import store
+from pipeline.checkpoints.lock import default_store
 from pipeline.diarization.pyannote import CHECKPOINTS
 from pipeline.domain.speech import SAMPLE_RATE
 from pipeline.voice.calibration import SHIPPED, calibration_of, read
@@ -31,7 +31,7 @@ def frames(count: int) -> Any:
 
 @pytest.fixture(scope="module")
 def stored() -> Path:
-    folder = Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
+    folder = Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or default_store())
     if not (folder / "campplus").is_dir() or not (folder / "segmentation-3.0").is_dir():
         pytest.skip("CAM++ is not in the checkpoint store: `switchboard checkpoints fetch` brings it")
     return folder

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline import embedding
-from pipeline.checkpoints.store import default_folder
+from pipeline.checkpoints.lock import default_store
 from pipeline.domain.passages import MAX_WORDS, MIN_WORDS, passages_of
 from pipeline.embedding import DIMENSION, EmbeddingOptions, Engine
 from pipeline.embedding.e5 import FILE, FILE_BYTES
@@ -24,7 +24,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    return Vocabulary(default_folder() / E5.model / FILE)
+    return Vocabulary(default_store() / E5.model / FILE)
 
 
 def test_vectors_are_of_length_one_and_the_same_each_time(engine: Engine) -> None:
@@ -115,7 +115,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> No
 
 
 def test_a_model_file_of_another_length_is_refused(tmp_path: Path) -> None:
-    content = (default_folder() / E5.model / FILE).read_bytes()
+    content = (default_store() / E5.model / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(content[:-1])
     with pytest.raises(CheckpointDamaged, match=f"bytes, not {FILE_BYTES}"):
         embedding.load(EmbeddingOptions(engine="e5", model=str(tmp_path)))

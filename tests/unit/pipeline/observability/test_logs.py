@@ -11,7 +11,7 @@ from ray._common.formatters import JSONFormatter
 from pipeline.errors import StorageError
 from pipeline.observability import logs
 from pipeline.observability.context import WorkContext, work_context
-from pipeline.observability.spans import observed
+from pipeline.observability.tracing import observed
 
 IDS = {"call_id": "c-1", "call_job_id": "j-1", "request_id": "r-1"}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -67,7 +67,7 @@ def test_in_text_the_call_begins_the_line_once(serve_logger: logging.Logger, tmp
     assert not logs.as_json()
     with work_context(WORK):
         serve_logger.info("call c-1: done")
-        logging.getLogger("pipeline.observability.spans").info("decoding: 0.1 s")
+        logging.getLogger("pipeline.observability.tracing").info("decoding: 0.1 s")
     assert (tmp_path / "log").read_text().splitlines() == ["call c-1: done", "call c-1: decoding: 0.1 s"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from db.queue.backlog import MeasuredRtfx
 from pipeline.domain.stage import Stage
 from pipeline.observability.context import WorkContext
-from pipeline.observability.spans import on_request
+from pipeline.observability.tracing import on_request
 from pipeline.observability.work_clock import SharedClock, counted, tally
 from pipeline.runtime.replica import Exclusive, Replica
 from serve_app.operations.estimates import CALL, RtfxMeter

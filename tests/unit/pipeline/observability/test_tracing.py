@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import NotAudio
 from pipeline.observability import tracing
 from pipeline.observability.context import WorkContext, current_context, work_context
-from pipeline.observability.spans import observed
+from pipeline.observability.tracing import observed
 from tests.collector import Collector, collecting
 from tests.support.intake_in_memory import FINISHED, service, three_keys
 
