@@ -79,14 +79,16 @@ def _announces(line: Line, cue: Cue) -> bool:
 
 
 def cues_of(lines: Sequence[Line]) -> Cues:
-    """Return the cues of all channels; one that announces nothing personal does not count inside another one."""
+    """Return the cues of all channels, without those in others of nothing personal, and of "address" in an email's."""
     cues: list[Cue] = []
     for line in lines:
         spoken = list(_of_line(line))
         exact = {token for cue in spoken for token in range(cue.first, cue.last + 1)}
         spoken += _garbled(line, exact)
         inside = {token for cue in spoken if cue.kind != OTHER for token in range(cue.first, cue.last + 1)}
-        cues += [cue for cue in spoken if cue.kind != OTHER or cue.last not in inside]
+        of_email = {token for cue in spoken if cue.kind == "email" for token in range(cue.first, cue.last + 1)}
+        around = {OTHER: inside, "address": of_email}
+        cues += [cue for cue in spoken if cue.last not in around.get(cue.kind, ())]
     cues.sort(key=lambda cue: (cue.end, cue.first, cue.kind == "card_code"))
     return Cues(cues, [cue.end for cue in cues])
 

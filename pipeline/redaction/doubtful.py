@@ -1,6 +1,11 @@
-"""Words in doubt where a cue is expected: "your pain?" may be the cue of any kind, so that the value's form decides."""
+"""Words in doubt where a cue is expected: "your pain?" may be the cue of any kind, so that the value's form decides.
 
+A recognizer may also join a cue, or the letters of a number, with digits: "CVC678", "GB-79".
+"""
+
+import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from pipeline.domain.redaction import EntityKind
 from pipeline.redaction import stretches
@@ -11,6 +16,13 @@ from pipeline.redaction.lines import DOUBTFUL, Line
 from pipeline.redaction.numbers import MAX_CODE, POSSIBLE
 from pipeline.redaction.texts import HOST
 
+MIN_JOINED, MIN_AFTER = 3, 6  # digits joined with letters before them, and with others: "350km" is no value
+MAX_TO_VALUE = 2  # tokens between a value and letters with fewer digits
+_LETTERS_FIRST = re.compile(r"[^\W\d]+\W?\d")
+_LONG = (
+    EntityKind.NATIONAL_ID, EntityKind.IBAN, EntityKind.ACCOUNT, EntityKind.PASSWORD, EntityKind.CARD,
+)  # fmt: skip
+
 
 def hide(channels: Sequence[Channel]) -> None:
     """Hide what has the form of a value after a request or a statement whose subject is in doubt."""
@@ -19,6 +31,8 @@ def hide(channels: Sequence[Channel]) -> None:
             for channel, stretch in stretches.of_cue(channels, asking, cue):
                 if not stretch.is_asked or _is_request(asking.line, cue.first):
                     _hide(channel, stretch)
+    for channel in channels:
+        _hide_joined(channel)
 
 
 def _is_request(line: Line, at: int) -> bool:
@@ -64,3 +78,33 @@ def _kinds(channel: Channel, stretch: stretches.Stretch, tokens: list[int]) -> S
         return (EntityKind.CARD_CODE, EntityKind.CARD_EXPIRY, EntityKind.PASSWORD)
     is_password = count == stretches.MIN_FIGURES and others and stretch.is_asked
     return (EntityKind.PASSWORD, EntityKind.ACCOUNT, EntityKind.CARD) if count > MAX_CODE or is_password else ()
+
+
+def _hide_joined(channel: Channel) -> None:
+    """Hide words in doubt in which digits are joined with letters."""
+    line = channel.line
+    for _, group in groupby(range(len(line.words)), key=lambda at: (line.words[at].text, line.words[at].word)):
+        tokens = list(group)
+        if line.words[tokens[0]].confidence < DOUBTFUL and channel.taken.keys().isdisjoint(tokens):
+            kind = next((kind for kind in _kinds_joined(channel, tokens) if kind in channel.policy.kinds), None)
+            if kind:
+                channel.add(kind, tokens, POSSIBLE)
+
+
+def _kinds_joined(channel: Channel, tokens: list[int]) -> Sequence[EntityKind]:
+    """Return the kinds that a word may be by its digits and letters; none if it is an ordinary word."""
+    line, first, last = channel.line, tokens[0], tokens[-1]
+    word = line.text[line.firsts[first] : line.tokens[last].end()]
+    figures = sum(map(str.isdecimal, word))
+    if not figures or not any(map(str.isalpha, word)):
+        return ()
+    if HOST.search(word):
+        return (EntityKind.EMAIL,)
+    if not (_LETTERS_FIRST.match(word) or figures >= MIN_AFTER):
+        return ()
+    near = (at for at in range(first - MAX_TO_VALUE, last + MAX_TO_VALUE + 1) if at in channel.taken)
+    if kinds := [channel.taken[at] for at in near if line.words[at].text == line.words[first].text]:
+        return kinds
+    if figures < MIN_JOINED:
+        return ()
+    return _LONG if figures > MAX_CODE else (EntityKind.CARD_CODE, EntityKind.PASSWORD)
