@@ -108,6 +108,8 @@ def _names(
     capitals = {at for at, word in enumerate(spoken) if word in _first_names(words.language) - plain}
     ends: set[int] = set()
     together = plain | _first_names(None) | words.words("people", "business")
+    whole = {first: last for first, last in _of_roster(spoken, names, ordinary) if last - first > 1}
+    last_names = {parts[-1] for of_word in names.values() for parts in of_word if len(parts) > 1} if names else set()
     for first, last in _of_roster(spoken, names, ordinary):
         capitals |= set(range(first, last))
         ends = ends - set(range(first, last)) | {last - 1}
@@ -118,7 +120,10 @@ def _names(
     for first, is_certain in cues:
         last = _end_of_name(spoken, first, is_certain or first in capitals, words)
         if last > first:
-            ends = ends - set(range(first, last)) | {last - 1}
+            end = next((at for at in range(first + 1, last) if spoken[at] in words.words("people", "places")), last)
+            is_last_name = first > 0 and spoken[first - 1] in words.words("people", "titles")
+            end = whole.get(first) or (first + 1 if is_last_name and spoken[first] in last_names else end)
+            ends = ends - set(range(first, last)) | {end - 1}
             capitals |= {at for at in range(first, last) if spoken[at] not in PARTICLES}
     same_words = {spoken[at] for at in capitals} - plain
     capitals |= {at for at, word in enumerate(spoken) if word in same_words} | _firms(spoken, words)

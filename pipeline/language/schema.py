@@ -26,7 +26,8 @@ REQUIRED: dict[str, str] = {
         relations of_another asked_another short_names its_me its_me_only thats_me relative greetings transfer
         transfer_to not_here asked_company
         not_a_contact after_name answers_by_surname colleague female_titles male_titles female_names
-        male_names female_endings male_endings business given asked_given
+        male_names female_endings male_endings business given asked_given before_own_name former_name predecessor
+        first_time new_record
     """,
     "spelling": "not_letters as_in letters alphabet fillers with without asked repeat",
     "contact": """

@@ -15,7 +15,7 @@ from pipeline.analysis.rules.people.introductions import (
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.domain.insight import Contact
 from pipeline.domain.speech import Role
-from pipeline.language.pack import JOINT, PROPER, Pack, straighten
+from pipeline.language.pack import JOINT, PROPER, Pack, available, straighten
 from pipeline.language.pack import pack as pack_of
 from pipeline.language.spoken.emails import emails
 from pipeline.language.spoken.phonetics import folded
@@ -269,9 +269,18 @@ def may_be_town(company: Fact | None, turns: Turns) -> bool:
 
 
 def known_companies(contacts: tuple[Contact, ...]) -> frozenset[str]:
-    return frozenset(
-        plain for contact in contacts if contact.company and (plain := without_form(folded(contact.company)))
-    )
+    return frozenset(form for contact in contacts if contact.company for form in spoken_forms(contact.company))
+
+
+def spoken_forms(company: str) -> set[str]:
+    """Return the company's name as speakers say it, folded: "kerr and lyle" of Kerr & Lyle Dental Practice."""
+    plain = without_form(folded(company))
+    joints = {"&", *(pack_of(language).get("tasks", "and", "&") for language in available())}
+    words = plain.split()
+    while len(words) > 1 and any(words[-1] in _kinds_of_business(language) for language in available()):
+        words.pop()
+    names = {plain, plain if joints.isdisjoint(words[1:-1]) else " ".join(words)} - {""}
+    return {name.replace(" & ", f" {joint} ") for name in names for joint in joints}
 
 
 def is_firm(contact: Contact) -> bool:

@@ -1,13 +1,15 @@
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from pipeline.analysis.rules.people import companies
+from pipeline.analysis.rules.people.claim import NameClaim, claim_of
 from pipeline.analysis.rules.people.extraction import extract
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.match import match, names_of
-from pipeline.analysis.rules.people.names import NameClaim, claim_of, claims_of, completed, name_of
+from pipeline.analysis.rules.people.names import claims_of, completed, name_of
 from pipeline.analysis.rules.people.party import Party
 from pipeline.analysis.rules.people.similarity import same_company, same_person
 from pipeline.analysis.talk import Turns, read
@@ -27,7 +29,7 @@ class ContactsStep:
     """
 
     name = "contacts"
-    version = 3
+    version = 4
 
     def run(self, material: Material, engine_facts: Mapping[str, Fact] | None = None) -> Finding:
         """Return the finding. `engine_facts`: facts by field from another engine; they replace those of the rules."""
@@ -38,6 +40,8 @@ class ContactsStep:
         if engine_facts and "name" in engine_facts:
             claims = (claim_of(engine_facts["name"]),)
         facts = {**extract(turns, material.roster.contacts, region, name_of(claims)), **(engine_facts or {})}
+        if "email" in facts and not facts.get("name") and (name := _named_by(facts["email"])):
+            claims, facts["name"] = (*claims, claim_of(name)), name
         spoken_number = e164(facts["phone"].text, region) if "phone" in facts else None
         party = Party(telephone, spoken_number, facts, claims, turns, material.roster.contacts, material.roster.members)
         matched = match(party, material.roster)
@@ -80,6 +84,13 @@ def _claims(turns: Turns, material: Material) -> tuple[NameClaim, ...]:
     words = (fact.text for fact in spoken if fact)
     firms |= {folded(text) for text in words if " " in text and not any(map(listed, text.split()))}
     return claims_of(turns, _known_names(contacts), firms, ours)
+
+
+def _named_by(email: Fact) -> Fact | None:
+    """Return the name in an own address: Cassandra Pons of cassandra.pons@example.fr."""
+    words = re.split(r"[._-]", email.text.partition("@")[0])
+    is_name = len(words) == 2 and listed(words[0]) and words[1].isalpha() and len(words[1]) > 1
+    return Fact(" ".join(map(str.capitalize, words)), email.evidence, spoken=email.spoken) if is_name else None
 
 
 def _note(turns: Turns, material: Material) -> str | None:

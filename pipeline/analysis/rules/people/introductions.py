@@ -63,6 +63,11 @@ def spoken_for(turn: SpokenTurn) -> Iterator[SpokenName]:
     yield from _names_by(turn, "of_another")
 
 
+def predecessors(turn: SpokenTurn) -> Iterator[SpokenName]:
+    """Yield persons whose work the speaker has taken over: "I'm replacing Ann Hill"."""
+    yield from _names_by(turn, "predecessor")
+
+
 def handed_to(turn: SpokenTurn) -> Iterator[SpokenName]:
     """Yield persons to whom the speaker transfers the call."""
     yield from _names_by(turn, "transfer_to")
@@ -407,14 +412,14 @@ def known_by(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenNam
     """Yield known names: whole ones ("olhe fala Albertina Quintela do segundo"), and words at a pause ("Kern noch
     mal,"), but not after a greeting: "Hi Maria, ...".
     """
-    not_before = turn.pack.words("people", "business") | set(turn.pack.get("people", "greetings", ()))
+    kinds, greetings = turn.pack.words("people", "business"), set(turn.pack.get("people", "greetings", ()))
     for sentence in turn.sentences:
         for match in _known_in(sentence, known_names):
             before, after = match.string[: match.start()].rstrip(), match.string[match.end() :].lstrip()
             first, is_apart = before.rpartition(" ")[2], before[-1:] in _PAUSES or after[:1] in _PAUSES
             is_name = match["title"] or (is_apart and trimmed(match["name"], turn.pack) == match["name"])
             is_whole = " " in match["name"] and (is_apart or "," not in sentence.text)
-            if not (is_whole or is_name) or first.lower() in not_before:
+            if not (is_whole or is_name) or first.lower() in (kinds if " " in match["name"] else kinds | greetings):
                 continue
             is_first = listed(first) and first[:1].isupper()  # "Siobhan Kearney", of whom only "Kearney" is known
             name = f"{first} {match['name']}" if is_first else match["name"]
@@ -439,6 +444,18 @@ def _known_in(sentence: Sentence, known_names: Iterable[str]) -> Iterator[re.Mat
         )
         if (about.isdisjoint(before) or is_apart) and not spoken_of(spoken, sentence):
             yield match  # apart: "Kern am Apparat, der Xaver."
+
+
+def after_cue(turn: SpokenTurn, known_names: Iterable[str]) -> Iterator[SpokenName]:
+    """Yield whole known names right after "it's", with or without a pause: "it's Ana Ruiz I had bloods done"."""
+    whole = sorted((name for name in known_names if " " in name and name in turn.text), key=len, reverse=True)
+    pattern = rf"(?<![\w'-])(?:{'|'.join(map(re.escape, whole))})(?![\w'-])"
+    for sentence in turn.sentences if whole else ():
+        for match in re.finditer(pattern, sentence.text):
+            before, after = sentence.text[: match.start()], sentence.text[match.end() :]
+            is_own = turn.pack.matches("people", "before_own_name", before)
+            if is_own and not turn.pack.matches("people", "third_person", after):
+                yield SpokenName(match.group(), match.group(), sentence.evidence(match.span()), turn.turn.index)
 
 
 def alone(turn: SpokenTurn, names: Iterable[str]) -> Iterator[SpokenName]:

@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import Any
 
 from pipeline.analysis.rules.people.agent import FIRST_NAME, fit
-from pipeline.analysis.rules.people.companies import is_firm
+from pipeline.analysis.rules.people.claim import LATE, OWN, NameClaim
+from pipeline.analysis.rules.people.companies import is_firm, spoken_forms
 from pipeline.analysis.rules.people.gender import of_known
 from pipeline.analysis.rules.people.introductions import asked_for, bare, words_of
-from pipeline.analysis.rules.people.names import LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.party import WEIGHTS, Party, in_words
 from pipeline.analysis.rules.people.similarity import LIKE, PART, name_fit, same_company, written
 from pipeline.analysis.talk import Turns
@@ -132,6 +132,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
     gender = of_known(contact.name, party.language)
     is_own = any(claim.rank == OWN and _fit_of(claim, contact, party) > LIKE for claim in party.claims)
     is_couple = not {"&", *(turn.pack.get("tasks", "and", "&") for turn in party.turns)}.isdisjoint(names)
+    has_own = _has_number(contact, party) or party.text("email") == (contact.email or "-").lower()
     is_another = party.name and len(names) > 1 and not is_couple and first not in party.first_names
     colleagues = [
         c for c in party.contacts if c.company and contact.company and same_company(c.company, contact.company)
@@ -148,6 +149,7 @@ def _circumstances(contact: Contact, party: Party) -> dict[str, float]:
         "denied": -3.0
         * (not is_own and any(name_fit(name, contact.name or "", party.language) > 0 for name in party.denied)),
         "mentioned as another person": -0.8 * bool(is_another and f" {first} " in party.own_words),
+        "a new customer": -2.0 * (party.is_new and not has_own),
         "gender": -4.0 * bool(gender and party.gender and gender != party.gender and not is_couple),
     }
     return {kind: value for kind, value in evidence.items() if value}
@@ -163,7 +165,9 @@ def _fit_of(claim: NameClaim, contact: Contact, party: Party) -> float:
     words = set(folded(contact.name).split())
     if words & party.business and not words >= set(folded(name).split()):
         return 0.0
-    names = (name, *(f"{nickname} {words_of(name)[-1]}" for nickname in party.nicknames))
+    first, *_, last = *words_of(name), words_of(name)[-1]
+    others = (*(f"{nickname} {last}" for nickname in party.nicknames), *(f"{first} {n}" for n in party.former_names))
+    names = (name, *others)
     return max(name_fit(name, contact.name, party.language, claim.is_spelled) for name in names)
 
 
@@ -206,7 +210,8 @@ def _of_company(contact: Contact, colleagues: list[Contact], party: Party) -> fl
         return 1.5
     words = {w for w in plain if len(w) >= MIN_DISTINCTIVE} - set(folded(contact.name or "").split())
     distinctive = words - party.business
-    if distinctive and any(in_words(contact.company) in words for words in party.words):
+    forms = tuple(map(in_words, spoken_forms(contact.company)))
+    if distinctive and any(form in words for words in party.words for form in forms):
         return 1.5
     counts = [sum(f" {word} " in words for words in party.words) for word in distinctive]
     in_part = sum(min(count, 1) + 0.1 * (count > 1) for count in counts) / len(counts) if counts else 0.0

@@ -3,12 +3,13 @@
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from pipeline.analysis.rules.people.agent import fit
+from pipeline.analysis.rules.people.claim import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed, of_first_name, of_title
 from pipeline.analysis.rules.people.introductions import bare, introductions, words_of
-from pipeline.analysis.rules.people.names import ADDRESSED, CONFIRMED, DENIED, LATE, OWN, NameClaim
 from pipeline.analysis.rules.people.similarity import name_fit, written
 from pipeline.analysis.talk import Turns
 from pipeline.domain.insight import Contact, Member
@@ -87,6 +88,23 @@ class Party:
         """First names that the other party also has: "everybody calls me Billie"."""
         theirs = (turn for turn in self.turns if turn.by_customer)
         return tuple(match["name"].split()[0] for turn in theirs for _, match in turn.searches("people", "also_called"))
+
+    @cached_property
+    def former_names(self) -> tuple[str, ...]:
+        """Last names by which a list may still have the other party: "you may have me under Hill"."""
+        theirs = (turn for turn in self.turns if turn.by_customer)
+        return tuple(
+            words_of(match["name"])[-1] for turn in theirs for _, match in turn.searches("people", "former_name")
+        )
+
+    @cached_property
+    def is_new(self) -> bool:
+        """Return whether they have never called before, or the agent adds them to the list and they agree."""
+        pairs = pairwise(turn for turn in self.turns if turn.by_agent or turn.by_customer)
+        replies = [reply for t, reply in pairs if t.by_agent and t.pack.matches("people", "new_record", t.text)]
+        return self.matches("people", "first_time") or any(
+            not reply.pack.matches("contact", "deny", reply.text) for reply in replies
+        )
 
     @cached_property
     def first_names(self) -> frozenset[str]:
