@@ -137,6 +137,10 @@ def _sentences(
         before = re.split(r"\W+", text[: end.start() - 1].lower())[-1]
         if text[end.start() - 1] == "." and before in short:
             continue
+        if turn_pack.get("numbers", "ordinal_digits") == r"\d{1,2}\." and before.isdigit():
+            month = re.match(r"\w*", text[end.end() :])
+            if month and month.group().lower() in turn_pack.months:
+                continue  # "bis 15. Mai"
         if _INITIAL.search(text[: end.start()]) and text[end.end() : end.end() + 1].isupper():
             continue
         yield Sentence(turn, role, first, end.start(), text[first : end.start()], turn_pack, origin)

@@ -110,7 +110,8 @@ DATE_RULES = """
     last_weekday nth_week last_week end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week
     week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month middle_of_next_month
     end_of_month end_of_next_month start_of_quarter end_of_quarter start_of_next_quarter end_of_next_quarter end_of_year
-    in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours agreed open
+    in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours day_after day_before agreed
+    open
 """
 TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"
 """Names that the entries of `rules` and `times` may have; what each means is code (`analysis/rules/dates`)."""

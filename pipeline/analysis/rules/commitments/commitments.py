@@ -16,6 +16,7 @@ from pipeline.analysis.rules.commitments.replies import answer, is_answered_by_p
 from pipeline.analysis.rules.commitments.rules import in_call, quoted, ruled_out, to_be_done
 from pipeline.analysis.talk import SpokenTurn, Turns
 
+NO_DAY = frozenset({"in_months", "in_years", dates.TIME_ONLY})  # rules of what "then" seldom refers to
 GREETING = 4  # first turns, where an answering machine greets
 
 Judge = Callable[[Candidate, Turns, RuleVerdict], Candidate | None]
@@ -41,7 +42,7 @@ def commitments(turns: Turns, now: datetime, judge: Judge) -> list[Candidate]:
                     accepted.append(settled)
                     visit = _day_of_visit(settled) or visit
             due = dates.find(sentence.text, turn.pack, now)
-            agreed = due.day if due and due.day else agreed
+            agreed = due.day if due and due.day and due.rule not in NO_DAY else agreed
     return accepted
 
 

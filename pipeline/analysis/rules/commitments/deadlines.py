@@ -22,6 +22,7 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
 
     Otherwise with the speaker's answer if the other party asks when, or with the day that it answers.
     """
+    candidate = _counted(candidate, now)
     if candidate.due is not None:
         return candidate
     if candidate.form in ("commit", "present", "passive", FREE) and candidate.number <= 1:
@@ -36,6 +37,28 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
         for due in _answers_to_when(candidate, turns, now):
             return replace(candidate, due=due)
     return candidate
+
+
+def _counted(candidate: Candidate, now: datetime) -> Candidate:
+    """Return the candidate with a day that crosses the border of its clause, or that counts from the day which the
+    speaker just named: "We meet on Tuesday, and I'll ring you the day after", "Thursday suits. I'll come at ten".
+    """
+    due, words = candidate.due, candidate.words
+    if due is None:
+        whole = dates.find(candidate.text, words, now)
+        crosses = whole is not None and candidate.first <= whole.first < candidate.last < whole.last
+        return replace(candidate, due=whole) if crosses else candidate
+    if due.rule not in {*dates.OF_AGREED, dates.TIME_ONLY}:
+        return candidate
+    before = [sentence.text for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]]
+    for text in (candidate.text[: candidate.first], *before):
+        earlier = None if words.matches("tasks", "refuse", text) else dates.find(text, words, now)
+        if earlier is not None and earlier.day is not None and earlier.rule != dates.TIME_ONLY:
+            again = dates.find(candidate.clause, words, now, earlier.day)
+            counted = again.day if again else None
+            day = earlier.day if due.rule == dates.TIME_ONLY else counted
+            return replace(candidate, due=replace(due, day=day))
+    return replace(candidate, due=replace(due, day=None)) if due.rule in ("day_after", "day_before") else candidate
 
 
 def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
@@ -59,7 +82,7 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
             if is_answer and content(text.replace(due.expression, " "), words) < MIN_CONTENT:
                 needed, is_other = True, False
             if needed and not is_other and (is_deed or _refers_back(candidate)):
-                yield dates.Due(due.expression, 0, 0, due.day, due.time)
+                yield replace(due, first=0, last=0)
             return
 
 
@@ -137,6 +160,7 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
                 yield from only_day(sentence.text, words, now)
             if is_owner:
                 yield from _with_day("accept" if granted else "again", sentence, now)
+                yield from _with_day("receive", sentence, now)
             elif words.matches("tasks", "needed", sentence.text):
                 needed = next(_with_day("needed", sentence, now), needed)
         asking = speaker if _asks_when(reply) else asking
@@ -155,7 +179,7 @@ def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due
     rest = sentence.text[: due.first] + sentence.text[due.last :]
     is_short = len(rest.split()) <= SHORT and content(rest, sentence.pack) <= MIN_CONTENT
     if is_short and sentence.pack.matches("tasks", key, sentence.text):
-        yield dates.Due(due.expression, 0, 0, due.day, due.time)
+        yield replace(due, first=0, last=0)
 
 
 def _vague(candidate: Candidate) -> bool:
@@ -169,7 +193,7 @@ def only_day(text: str, words: Pack, now: datetime, others: int = SHORT) -> Iter
     if due is None or due.day is None or content(text.replace(due.expression, " "), words) > others:
         return
     if not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
-        yield dates.Due(due.expression, 0, 0, due.day, due.time)
+        yield replace(due, first=0, last=0)
 
 
 def moved(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
@@ -188,11 +212,14 @@ def moved(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None
                 doubted = doubted or refused or not reply.pack.matches("tasks", "accept", reply.text)
             if due is None or due.day is None or repeated or (refused and not is_same_speaker):
                 continue
+            if due.rule == dates.TIME_ONLY:
+                continue  # "I'll do it on Tuesday." ... "After lunch."
             if is_same_speaker and due.day == proposed:
-                return dates.Due(due.expression, 0, 0, due.day, due.time)
+                is_refused = reply.pack.matches("tasks", "refuse", reply.text)  # "Tomorrow she's in Leeds, I can't"
+                return None if is_refused else replace(due, first=0, last=0)
             short = len(sentence.text.split()) <= COUNTER
             if is_same_speaker and doubted and short:
-                return dates.Due(due.expression, 0, 0, due.day, due.time)  # "Monday we're closed." - "Tuesday?"
+                return replace(due, first=0, last=0)  # "Monday we're closed." - "Tuesday?"
             if not is_same_speaker and (short or reply.pack.matches("tasks", "counter", sentence.text)):
                 proposed = due.day
     return None

@@ -40,6 +40,10 @@ def _after_agreed(match: DateMatch) -> date | None:
     return match.agreed + timedelta(days=(match.weekday - match.agreed.weekday() - 1) % 7 + 1)
 
 
+def _beside_agreed(match: DateMatch, days: int) -> date | None:
+    return match.agreed and match.agreed + timedelta(days=days)
+
+
 def _of_week(match: DateMatch, weekday: int | None, weeks: int = 0) -> date:
     assert weekday is not None
     return match.today + timedelta(days=weekday - match.today.weekday(), weeks=weeks)
@@ -164,6 +168,8 @@ RULES: dict[str, Callable[[DateMatch], date | None]] = {
     "offset_weeks": lambda match: _plus(match, (match.offset or 0) + 7 * (match.number or 0)),
     "weekday": _next,
     "weekday_after": _after_agreed,
+    "day_after": lambda match: _beside_agreed(match, 1),
+    "day_before": lambda match: _beside_agreed(match, -1),
     "next_weekday": lambda match: _of_week(match, match.weekday, weeks=1),
     "this_week_weekday": lambda match: _of_week(match, match.weekday),
     "weekday_after_next": lambda match: _of_week(match, match.weekday, weeks=2),

@@ -20,6 +20,8 @@ _FIGURES = re.compile(
     r"\b(?:(?P<year>\d{4})[./-](?P<m>\d{1,2})[./-](?P<d>\d{1,2})|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))\b"
 )
 MONTHS = 12
+OF_AGREED = frozenset({"agreed", "weekday_after", "day_after", "day_before"})  # rules that count from another day
+TIME_ONLY = "time"  # the rule of a time or part of a day without a day
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")
 
@@ -28,7 +30,7 @@ _HEAD = re.compile(r"[,;:.!?] ")
 class Due:
     """`expression` is the characters `first`..`last` of the text; `day` None: the words are not definite.
 
-    `time` is "HH:MM" in the workspace's time zone, None if not spoken.
+    `time` is "HH:MM" in the workspace's time zone, None if not spoken; `rule` is the name of the pack's rule.
     """
 
     expression: str
@@ -36,6 +38,7 @@ class Due:
     last: int
     day: date | None
     time: str | None = None
+    rule: str = ""
 
 
 def local(start: datetime, time_zone: str) -> datetime:
@@ -56,13 +59,15 @@ def find(
     matches, times = _rule_matches(straight, words.language)
     best = None
     if matches:
-        rule, match, first, last = _chosen(matches, straight, words, verb)
+        chosen = rule, match, first, last = _chosen(matches, straight, words, verb)
         day = _resolve(rule, match, words, now, agreed)
         for other, place, start, end in matches if rule == "weekday" else ():
             exact = _resolve(other, place, words, now, agreed) if other in ("day", "day_month") else None
             if exact and day and exact.weekday() == day.weekday():  # "on the Tuesday after it, the twenty-sixth"
                 first, last, day = start, end, exact
-        best = Due(straight[first:last], first, last, day)
+        if rule == "offset" and _is_part_of_day(chosen, words.words("dates", "parts_of_day")):
+            rule = TIME_ONLY
+        best = Due(straight[first:last], first, last, day, rule=rule)
     return _timed(straight, best or _in_figures(straight, words, now), times, now, agreed)
 
 
@@ -169,13 +174,14 @@ def _timed(text: str, due: Due | None, times: tuple[TimeOfDay, ...], now: dateti
         time = times[0]
         later = time.is_certain and time.text > now.strftime("%H:%M")
         day = now.date() if later else agreed
-        return Due(text[time.first : time.last], time.first, time.last, day, time.text) if time.is_certain else None
+        due = Due(text[time.first : time.last], time.first, time.last, day, time.text, TIME_ONLY)
+        return due if time.is_certain else None
     near = [time for time in times if max(due.first, time.first) - min(due.last, time.last) <= MAX_DISTANCE]
     if not near:
         return due
     time = near[0]
     first, last = min(due.first, time.first), max(due.last, time.last)
-    return Due(text[first:last], first, last, due.day, time.text)
+    return Due(text[first:last], first, last, due.day, time.text, due.rule)
 
 
 _rules_of: dict[str | None, tuple[tuple[str, re.Pattern[str]], ...]] = {}

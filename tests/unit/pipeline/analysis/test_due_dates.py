@@ -1,6 +1,6 @@
 """Due expressions and their days, counted by hand from the calendar, in five languages."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -424,6 +424,38 @@ pt wed 2025-04-30 daqui a duas semanas
 pt wed 2025-04-28 no dia vinte e oito
 pt tue 2026-01-02 na sexta-feira
 pt mon 2026-09-01 amanhã
+de wed 2025-04-17 morjen
+de wed 2025-04-16 vor Ladenschluss
+de wed 2025-04-16 bevor wir zumachen
+de wed 2025-04-18 noch die Woche
+de wed 2025-04-18 bis Ende von der Woche
+de wed 2025-04-23 in acht Tagen
+de wed 2025-04-23 heut in acht Tagen
+de wed 2025-04-24 Donnerstag über acht Tage
+en wed 2025-04-16 before we shut
+en wed 2025-04-16 before I knock off
+en wed 2025-04-16 by closing time
+en wed 2025-04-16 as soon as I'm off this call
+en wed 2025-04-17 the morrow
+en wed 2025-04-18 before the week's out
+en wed 2025-04-18 by end of week
+en wed 2025-04-30 by month's end
+en wed 2025-04-23 this day week
+en wed 2025-04-30 this day fortnight
+es wed 2025-05-10 el diez antes de las doce
+es wed 2025-05-10 el diez en la mañana
+es wed 2025-04-23 en ocho días
+es wed 2025-04-16 antes de cerrar
+es wed 2025-04-16 en diez minuticos
+es wed 2025-04-18 en el transcurso de la semana
+fr wed 2025-04-16 avant la fermeture
+fr wed 2025-04-16 après souper
+fr wed 2025-05-15 mi mai
+pt wed 2025-04-17 quinta à tardinha
+pt wed 2025-04-17 quinta também
+pt wed 2025-04-21 segunda depois do almoço
+pt wed 2025-04-23 daqui a oito dias
+pt wed 2025-04-16 antes de fecharmos
 """
 ROWS = [line.split(" ", 3) for line in SAID.strip().splitlines()]
 SENTENCES = {
@@ -485,7 +517,8 @@ def test_a_time_of_day_is_kept(language, expression, time):
         ("en", "It is on the second floor."), ("en", "We may send one."), ("en", "It costs 20 dollars."),
         ("en", "I have two of them."), ("es", "Llamé el lunes pasado."), ("es", "Buenos días."),
         ("es", "Llame por la mañana."), ("de", "Guten Morgen."), ("de", "Das war letzten Montag."),
-        ("de", "Seit Montag geht nichts."), ("fr", "J'ai appelé lundi dernier."), ("fr", "Le deuxième étage."),
+        ("de", "Seit Montag geht nichts."), ("pt", "É a segunda via."), ("pt", "Já é uma terça parte."),
+        ("fr", "J'ai appelé lundi dernier."), ("fr", "Le deuxième étage."),
         ("fr", "C'est pour le passage de cet après-midi."), ("es", "Se ha perdido la factura de mañana."),
     ],
 )  # fmt: skip
@@ -515,6 +548,23 @@ def test_the_weekday_after_counts_from_the_day_spoken_of(language, sentence):
     alone = find(sentence, pack(language), STARTS["wed"])
     assert alone is not None
     assert alone.day is None
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence", "days"),
+    [
+        ("en", "I'll ring you the day after.", 1), ("en", "We'll do it the night before.", -1),
+        ("de", "Ich rufe Sie am Tag darauf an.", 1), ("de", "Wir kommen am Vortag.", -1),
+        ("es", "Le llamo al día siguiente.", 1), ("fr", "Je vous appelle le lendemain.", 1),
+        ("fr", "On passe la veille.", -1), ("pt", "Ligo-lhe no dia seguinte.", 1),
+    ],
+)  # fmt: skip
+def test_the_day_after_counts_from_the_day_spoken_of(language, sentence, days):
+    agreed = date(2025, 5, 15)
+    due = find(sentence, pack(language), STARTS["wed"], agreed)
+    assert due is not None and due.day == agreed + timedelta(days=days)
+    alone = find(sentence, pack(language), STARTS["wed"])
+    assert alone is not None and alone.day is None
 
 
 @pytest.mark.parametrize(
