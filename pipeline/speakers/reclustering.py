@@ -41,7 +41,7 @@ def reclustered(
     speaker with a lower one gets no voiceprint, since there may be two voices. The diarization is unchanged if no piece
     is long enough to cluster, or if a dissolved voice would be unlike all remaining ones or has too few such pieces to
     decide: people who interrupt each other produce short ones. Two voices become one only if they are nearly alike: the
-    diarizer took none of 44 single real voices for two.
+    diarizer took none of 41 single real voices for two.
     """
     vectors = embedded(pieces, prints)
     diarized = {piece: speaker_at(piece, diarization.spans) for piece in pieces}
