@@ -75,9 +75,10 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
         if due is not None and due.day is not None:
             is_deed = candidate.form != FREE and candidate.verb[:STEM] in text.lower()
             needed = words.matches("tasks", "needed", text) or (is_deed and text.endswith("?"))
-            is_other = any(words.matches("tasks", key, text) for key in ("commit", "present")) or any(
-                pattern.search(text[: due.first]) for pattern in words.patterns("dates", "attributive")
-            )
+            promises = (p for key in ("commit", "present") for p in words.patterns("tasks", key))
+            is_other = any(
+                not has(words, "idle", match["verb"].lower()) for p in promises for match in p.finditer(text)
+            ) or any(pattern.search(text[: due.first]) for pattern in words.patterns("dates", "attributive"))
             is_answer = asked is not None and asked.turn.speaker == speaker and asked.text.endswith("?")
             if is_answer and content(text.replace(due.expression, " "), words) < MIN_CONTENT:
                 needed, is_other = True, False
