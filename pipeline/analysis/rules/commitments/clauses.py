@@ -177,7 +177,8 @@ def _joints(text: str, first: int, last: int, words: Pack) -> list[tuple[int, in
 
 def _free(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:
     first = _ANY_WORD.search(text)
-    if first is None or has(words, "idle", first.group().lower()):
+    is_need = first is not None and words.matches("tasks", "needed", first.group())  # "Preciso do contrato"
+    if first is None or is_need:
         return []
     enough = text.count(" ") >= MIN_SPACES or dates.find(text, words, now, agreed) is not None
     return [(FREE, first)] if enough else []
