@@ -48,6 +48,13 @@ def worked(process: psutil.Process) -> float:
     return 0.0
 
 
+def is_jailed(process: psutil.Process) -> bool:
+    """Return whether it reads the file: before, it imports, which takes a busy machine more than a second."""
+    with contextlib.suppress(OSError):
+        return "Seccomp:\t2" in Path(f"/proc/{process.pid}/status").read_text()
+    return False
+
+
 def gigabyte_of_silence(path: Path) -> Path:
     """Return a recording of 19 hours that takes no space on the disk, and about a minute to decode."""
     with wave.open(str(path), "wb") as file:
@@ -87,7 +94,7 @@ def decoding(long: Path) -> Iterator[tuple[psutil.Process, "list[BaseException]"
     thread = threading.Thread(target=run)
     thread.start()
     deadline = time.monotonic() + 120
-    while not (busy := [decoder for decoder in decoders() if worked(decoder) > 0.3]):
+    while not (busy := [decoder for decoder in decoders() if worked(decoder) > 0.3 and is_jailed(decoder)]):
         assert time.monotonic() < deadline
         assert not ended, ended
         time.sleep(0.02)
