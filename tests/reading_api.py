@@ -78,7 +78,7 @@ def served(
 async def asking(url: str) -> AsyncIterator[Callable[..., Awaitable[httpx.Response]]]:
     """Yields what sends a request to the API: `ask(method, path, key, **body)`."""
     with served(url) as base:
-        async with httpx.AsyncClient(base_url=base, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=base, timeout=60) as client:
 
             async def ask(method: str, path: str, key: str, /, **body: Any) -> httpx.Response:
                 headers = {"Authorization": f"Bearer {key}"}
@@ -122,7 +122,7 @@ def base(postgres_url: str) -> Iterator[str]:
 @pytest_asyncio.fixture
 async def api(base: str, world: World) -> AsyncIterator[Api]:
     secrets = [await reading_key(world, team) for team in (None, world.team_id, world.other_team_id)]
-    with httpx.Client(timeout=20) as client:
+    with httpx.Client(timeout=60) as client:
         yield Api(base, world, *secrets, client)
 
 

@@ -178,7 +178,7 @@ class Client:
         headers = {"Authorization": f"Bearer {self.key}"}
         if client is not None:
             return await client.post(self.submit_url, json=body, headers=headers)
-        async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
             return await http.post(self.submit_url, json=body, headers=headers)
 
     async def accepted(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_bro
         "X-Request-Id": request_id,
         "traceparent": f"00-{trace}-{SPAN}-01",
     }
-    async with receiving() as receiver, httpx.AsyncClient(timeout=15, trust_env=False) as http:
+    async with receiving() as receiver, httpx.AsyncClient(timeout=60, trust_env=False) as http:
         secret = Sealer().seal(signing.new_secret())
         await endpoints.add(client.database, client.workspace_id, receiver.url, secret)
         answer = await http.post(service.submit_url, json=body, headers=headers)
@@ -134,7 +134,7 @@ async def test_an_id_that_is_no_plain_token_is_replaced_for_answer_log_and_recor
             ("Authorization", f"Bearer {client.key}"),
             *(("X-Request-Id", request_id) for request_id in request_ids),
         ]
-        async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
             answer = await http.post(service.submit_url, json=body, headers=headers)
         assert answer.status_code == 202
         (assigned_id,) = answer.headers.get_list("x-request-id")

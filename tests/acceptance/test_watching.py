@@ -26,7 +26,7 @@ ONLY_SOMETIMES |= {metric_names.MODEL_TOKENS, metric_names.MODEL_NOT_ASKED}  # w
 
 
 async def readiness(service: RunningService) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
         return await http.get(service.submit_url.replace("/submit", "/readyz"))
 
 
@@ -41,7 +41,7 @@ async def test_every_metric_is_served_after_a_call_on_the_loopback_address(
     assert url.startswith("http://127.0.0.1:")
     expected = {metric.exposed for metric in metric_names.EVERY if metric not in ONLY_SOMETIMES}
     served: set[str] = set()
-    async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
         for _ in range(60):  # processes hand their counts over every ten seconds
             text = (await http.get(url)).text
             names = re.findall(r"^(ray_switchboard\w+)", text, re.MULTILINE)

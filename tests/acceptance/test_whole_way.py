@@ -129,7 +129,7 @@ async def test_two_phases_in_either_order_make_one_record_and_one_job(
 
 async def test_fifty_identical_finishing_submissions_at_once_start_one_job(client: Client, files: FileServer) -> None:
     body = SAMPLES[SHORT].submissions(files.add)[-1]
-    async with httpx.AsyncClient(timeout=30, trust_env=False, limits=httpx.Limits(max_connections=50)) as http:
+    async with httpx.AsyncClient(timeout=60, trust_env=False, limits=httpx.Limits(max_connections=50)) as http:
         answers = await asyncio.gather(*(client.post(body, http) for _ in range(50)))
     assert {answer.status_code for answer in answers} == {202}
     assert len({answer.json()["jobId"] for answer in answers}) == 1
@@ -186,7 +186,7 @@ async def test_under_base_url_nothing_but_submit_answers(client: Client, subtest
     base = client.submit_url.removesuffix("/submit")
     for path in ["/", "/docs", "/openapi.json", "/submit/", "/calls", "/calls/1", "/submit/x"]:
         with subtests.test(path):
-            async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+            async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
                 answer = await http.get(base + path, headers={"Authorization": f"Bearer {client.key}"})
             assert answer.status_code == 404
             assert answer.headers["content-type"].startswith("application/problem+json")

@@ -238,7 +238,7 @@ async def test_the_api_lists_the_log_to_administrators_of_the_workspace_only(wor
         )
     ]
     with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=base, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=base, timeout=60) as client:
 
             async def listed(secret: str, **query: str) -> httpx.Response:
                 return await client.get("/access-log", params=query, headers={"Authorization": f"Bearer {secret}"})

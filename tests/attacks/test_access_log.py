@@ -29,7 +29,7 @@ async def test_many_reads_of_a_key_leave_a_row_for_each_part_of_a_call(world: Wo
     paths = [f"/calls/{call_id}{part}" for call_id in call_ids for part in ("", "/transcript.txt")]
     paths += ["/calls?text=invoice", "/export?include=transcript"]
     with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=base, headers={"Authorization": f"Bearer {key}"}, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=base, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
             for _ in range(5):
                 responses = await asyncio.gather(*(client.get(path) for path in paths))
                 assert {response.status_code for response in responses} == {200}
@@ -63,7 +63,7 @@ async def test_a_log_that_cannot_be_written_refuses_reads_soon_and_returns_no_wo
     call_id = await finished(world)
     key = await reading_key(world)
     with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=base, headers={"Authorization": f"Bearer {key}"}, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=base, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
             assert (await client.get("/calls")).status_code == 200
             async with world.database.transaction(EVERY_WORKSPACE) as connection:
                 await connection.execute(sa.text("LOCK TABLE reads IN EXCLUSIVE MODE"))

@@ -170,7 +170,7 @@ async def test_a_stream_that_is_resumed_after_the_clock_was_set_back_misses_noth
     headers = {"Authorization": f"Bearer {api.wide}", "Last-Event-ID": last.isoformat()}
     async with (
         asyncio.timeout(60),
-        httpx.AsyncClient(timeout=30) as client,
+        httpx.AsyncClient(timeout=60) as client,
         client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream,
     ):
         assert stream.status_code == 200

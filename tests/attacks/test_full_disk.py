@@ -70,7 +70,7 @@ async def test_a_full_disk_is_reported_by_readyz_and_doctor_while_submissions_ar
     recordings = (disk / "recordings").as_uri()
     api = build_api(UNLIMITED, lambda: open_store(url, UNLIMITED.POOL_SIZE, storage=recordings))
     with served(api) as base:
-        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=60) as http:
 
             async def status() -> int:
                 body = {**BODY, "callId": str(uuid4()), "recordingUrl": AUDIO}

@@ -309,7 +309,7 @@ async def send(base: str, world: World) -> AsyncIterator[Send]:
     """Send a request to the API with a key of the world that has all scopes."""
     _, secret = await keys.create(world.database, world.workspace_id, None, ALL, "Ana")
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
-    async with httpx.AsyncClient(base_url=base, headers=headers, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=base, headers=headers, timeout=60) as client:
 
         async def request(route: Route, path: str, body: Any) -> httpx.Response:
             content = None if body is None and route.body is None else json.dumps(body)

@@ -122,7 +122,7 @@ def test_an_integrator_lists_the_first_call_with_nothing_but_the_openapi_documen
         reading, submitting = json.loads(fetched), json.loads((ROOT / "serve_app/intake/openapi.json").read_text())
         create = "switchboard keys create --workspace acme --team sales --scope submit --scope read --scope edit"
         (key,) = re.findall(r"^ +(\S+)$", integrator.types(create), re.M)
-        with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=30) as http:
+        with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60) as http:
             call = examples_of(submitting, "submitCall")["start"]
             asked(http, integrator, submitting, "submitCall", json=call)
             (line,) = asked(http, integrator, reading, "listCalls", params={"status": "received"})["items"]

@@ -99,5 +99,5 @@ async def desk(world: World, postgres_url: str, tmp_path: Path) -> AsyncIterator
     _, key = await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], "pbx")
     await world.submit()
     with served(postgres_url, receive=receive) as base:
-        async with httpx.AsyncClient(timeout=20) as http:
+        async with httpx.AsyncClient(timeout=60) as http:
             yield Desk(base, world, key, folder, store(tmp_path), http)

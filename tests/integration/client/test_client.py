@@ -51,7 +51,7 @@ async def new_key(world: World, *scopes: str, team: UUID | None = None) -> str:
 @pytest_asyncio.fixture
 async def desk(base: str, world: World) -> AsyncIterator[Desk]:
     key = await new_key(world, "submit", "read", "edit", team=world.team_id)
-    with Client(base, key, timeout=10) as client:
+    with Client(base, key, timeout=60) as client:
         yield Desk(base, world, key, client)
 
 

@@ -43,7 +43,7 @@ async def site(request: pytest.FixtureRequest, postgres_url: str, world: World, 
         world.database, world.workspace_id, world.team_id, ["submit", "read", "edit", "admin"], "test"
     )
     receive = ReceiveOptions((tmp_path / "uploads").as_uri(), FetchOptions())
-    with served(postgres_url, receive=receive) as base, Client(base, key, timeout=10) as client:
+    with served(postgres_url, receive=receive) as base, Client(base, key, timeout=60) as client:
         yield Site(client, lambda: finished(world, found=findings(tasks=(task("Send the invoice"),)), outgoing=True))
 
 

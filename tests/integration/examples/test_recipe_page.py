@@ -33,7 +33,7 @@ async def test_the_pages_curl_tries_again_and_says_by_its_exit_code_what_became_
         if len(came) == 1:
             return 503, {"Retry-After": "1"}, b"{}"
         kept = {name: value for name, value in headers.items() if name in ("Authorization", "Content-Type")}
-        answer = httpx.post(site.base_url + path, content=sent, headers=kept, timeout=20)
+        answer = httpx.post(site.base_url + path, content=sent, headers=kept, timeout=60)
         return answer.status_code, {}, answer.content
 
     with answering(pass_on_at_the_second_try) as url:

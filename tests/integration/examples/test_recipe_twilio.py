@@ -72,7 +72,7 @@ def call_back(receiver: str, form: dict[str, str], path: str, token: str = TOKEN
     """What Twilio does: it signs the address it was given and the form."""
     text = PUBLIC + path + "".join(name + form[name] for name in sorted(form))
     signed = base64.b64encode(hmac.new(token.encode(), text.encode(), hashlib.sha1).digest()).decode()
-    return httpx.post(receiver + path, data=form, headers={"X-Twilio-Signature": signed}, timeout=20).status_code
+    return httpx.post(receiver + path, data=form, headers={"X-Twilio-Signature": signed}, timeout=60).status_code
 
 
 def recorded(outgoing: str, first: str) -> str:
@@ -95,7 +95,7 @@ async def test_a_recording_of_twilio_is_submitted(site: Site, receiver: str, out
 def test_what_twilio_did_not_sign_is_refused(site: Site, receiver: str) -> None:
     path = recorded("false", "customer")
     assert call_back(receiver, CALLBACK, path, token="another") == 403
-    assert httpx.post(receiver + path, data=CALLBACK, timeout=20).status_code == 403
+    assert httpx.post(receiver + path, data=CALLBACK, timeout=60).status_code == 403
     assert site.bodies() == []
 
 

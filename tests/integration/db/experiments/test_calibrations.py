@@ -213,7 +213,7 @@ async def test_over_http_reviewers_are_keys_and_the_client_does_it_all(world: Wo
             AsyncClient(url, admin) as lead,
             AsyncClient(url, ana) as first,
             AsyncClient(url, bob) as second,
-            httpx.AsyncClient(base_url=f"{url}/api/v1", timeout=20) as http,
+            httpx.AsyncClient(base_url=f"{url}/api/v1", timeout=60) as http,
         ):
             calibration = await lead.create_calibration("march", "service", [call_id])
             with pytest.raises(Conflict):

@@ -45,7 +45,7 @@ async def key_of(world: World, *scopes: str, team: UUID | None = None) -> str:
 @pytest_asyncio.fixture
 async def lab(base: str, world: World) -> AsyncIterator[Lab]:
     calls = [await finished(world, *TALK, minutes=number) for number in range(2)]
-    with Client(base, await key_of(world, "read", "admin"), timeout=10) as client:
+    with Client(base, await key_of(world, "read", "admin"), timeout=60) as client:
         yield Lab(base, world, client, calls)
 
 
@@ -105,12 +105,12 @@ async def test_what_cannot_be_set_or_done_is_told(lab: Lab) -> None:
 
 async def test_a_key_that_only_reads_makes_no_run_and_one_of_a_team_sees_none(lab: Lab) -> None:
     created = lab.client.create_run("one")
-    with Client(lab.base, await key_of(lab.world, "read"), timeout=10) as reader:
+    with Client(lab.base, await key_of(lab.world, "read"), timeout=60) as reader:
         assert [run.name for run in reader.runs()] == ["one"]
         with pytest.raises(errors.NotAllowed):
             reader.cancel_run(created.run.run_id)
     of_team = await key_of(lab.world, "read", "admin", team=lab.world.team_id)
-    with Client(lab.base, of_team, timeout=10) as team:
+    with Client(lab.base, of_team, timeout=60) as team:
         assert team.runs() == []
         with pytest.raises(errors.NotFound):
             team.run(created.run.run_id)

@@ -45,7 +45,7 @@ BODY: dict[str, Any] = {
 }
 AUDIO = "https://pbx.example.com/recordings/a.wav"
 UNLIMITED = LimitOptions(per_minute=1e9)
-CLIENT = httpx.Client(timeout=20)
+CLIENT = httpx.Client(timeout=60)
 
 
 @contextmanager
@@ -86,7 +86,7 @@ async def telephony(database: Database, base_url: str) -> AsyncIterator[Telephon
     support = (await directory.create_team(database, workspace, "Support")).team_id
     _, wide = await keys.create(database, workspace, None, {"submit"}, "pbx")
     info, sales_only = await keys.create(database, workspace, sales, {"submit"}, "pbx of sales")
-    async with httpx.AsyncClient(base_url=base_url, timeout=20) as http:
+    async with httpx.AsyncClient(base_url=base_url, timeout=60) as http:
         yield Telephony(http, workspace, sales, support, wide, sales_only, info.key_id)
 
 
@@ -193,7 +193,7 @@ async def test_a_refused_body_leaves_no_trace(telephony: Telephony, database: Da
 
 async def test_without_a_database_the_answer_is_503_with_retry_after_and_never_202() -> None:
     with served("postgresql://127.0.0.1:9/none", tuned(LimitOptions, database_seconds=1)) as url:
-        async with httpx.AsyncClient(base_url=url, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
             answer = await http.post("/submit", json=BODY, headers={"Authorization": "Bearer sb_x"})
     assert problem(answer) == (503, [])
     assert int(answer.headers["retry-after"]) > 0
@@ -302,7 +302,7 @@ async def test_a_request_has_one_id_in_its_answer_in_the_submission_and_in_the_l
     bodies: list[dict[str, Any]] = [{}, {"recordingUrl": AUDIO}, {"recordingUrl": AUDIO}, {"outgoing": True}]
     bodies.append({"recordingUrl": other})
     with served(postgres_url) as base:
-        async with httpx.AsyncClient(timeout=20, headers={"Authorization": f"Bearer {secret}"}) as http:
+        async with httpx.AsyncClient(timeout=60, headers={"Authorization": f"Bearer {secret}"}) as http:
             for number, more in enumerate(bodies):
                 headers = {"X-Request-Id": f"pbx-{number}"} if number else {}
                 answer = await http.post(f"{base}/submit", json={**BODY, "callId": call_id, **more}, headers=headers)

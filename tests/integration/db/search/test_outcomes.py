@@ -137,7 +137,7 @@ async def test_programs_list_calls_by_score_and_get_scores_as_json_and_csv(world
     await scored_weeks(world)
     headers = {"Authorization": f"Bearer {await key_of(world, None, 'read')}"}
     with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=base, timeout=20) as api:
+        async with httpx.AsyncClient(base_url=base, timeout=60) as api:
 
             async def answer(path: str, **parameters: str) -> httpx.Response:
                 return await api.get(path, params=parameters, headers=headers)

@@ -83,7 +83,7 @@ async def test_over_http_it_is_set_with_admin_for_workspace_and_team(world: Worl
     admin, of_the_team = await key_of(world), await key_of(world, world.team_id)
     template = {"parts": [{"part": "next_step", "heading": "Next"}, {"part": "reason", "most": 1}]}
     with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=base, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=base, timeout=60) as http:
 
             async def patch(path: str, secret: str, summary: Any) -> httpx.Response:
                 headers = {"Authorization": f"Bearer {secret}"}

@@ -316,7 +316,7 @@ async def test_a_key_has_its_rate_and_a_slow_query_its_end(postgres_url: str, wo
     assert int(answers[2].headers["retry-after"]) >= 1 and "RateLimit" in answers[2].headers
     with (
         served(postgres_url, tuned(ApiOptions, query_seconds=0.5)) as url,
-        httpx.Client(headers=headers, timeout=20) as client,
+        httpx.Client(headers=headers, timeout=60) as client,
     ):
         async with world.database.transaction(EVERY_WORKSPACE) as connection:
             from sqlalchemy import text

@@ -65,7 +65,7 @@ def base(postgres_url: str) -> Iterator[str]:
 
 @pytest_asyncio.fixture
 async def admin(base: str, world: World) -> AsyncIterator[Admin]:
-    async with httpx.AsyncClient(timeout=20) as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         yield Admin(base, world, await key_of(world), await key_of(world, world.team_id), client)
 
 

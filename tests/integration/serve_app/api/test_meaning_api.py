@@ -26,7 +26,7 @@ from tests.reading_api import UNLIMITED, served
 async def asked(base: str, world: World, team: Any = None, **parameters: Any) -> httpx.Response:
     _, secret = await keys.create(world.database, world.workspace_id, team, ["read"], "reader")
     headers = {"Authorization": f"Bearer {secret}"}
-    async with httpx.AsyncClient(timeout=20, headers=headers) as client:
+    async with httpx.AsyncClient(timeout=60, headers=headers) as client:
         return await client.get(f"{base}/calls", params=parameters)
 
 

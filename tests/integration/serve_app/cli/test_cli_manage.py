@@ -42,7 +42,7 @@ def refused(*arguments: str) -> str:
 
 def answer(base: str, secret: str, **fields: Any) -> httpx.Response:
     body = {"callId": str(uuid4()), "from": "1", "to": "2", "startTime": "2026-11-20T09:30:00Z", **fields}
-    return httpx.post(f"{base}/submit", json=body, headers={"Authorization": f"Bearer {secret}"}, timeout=20)
+    return httpx.post(f"{base}/submit", json=body, headers={"Authorization": f"Bearer {secret}"}, timeout=60)
 
 
 def test_a_workspace_is_renamed_and_moved_to_another_time_zone() -> None:
