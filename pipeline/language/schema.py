@@ -74,7 +74,8 @@ OPTIONAL = {
     "numbers": "short_one ordinal_suffix other_ordinals upto",
     "dates": "other_weekdays other_months day_first",
     "tasks": """
-        present open verb_last clitics listener speaker listener_is object_pronouns before_pronouns head_first plural
+        complement day_continues present open verb_last clitics listener speaker listener_is object_pronouns
+        before_pronouns head_first plural
     """,
 }
 """Keys for what only some languages have."""

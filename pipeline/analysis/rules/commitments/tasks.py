@@ -5,7 +5,7 @@ a task, `dedupe.py` merges repetitions, and `selection.py` keeps those that are 
 """
 
 from dataclasses import asdict, replace
-from datetime import time
+from datetime import datetime, time
 from typing import Any
 
 from pipeline.analysis.rules import dates
@@ -15,8 +15,8 @@ from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.dedupe import STEM, ExtractedTask, deduplicated, is_empty
 from pipeline.analysis.rules.commitments.selection import Selection, shipped_selection
 from pipeline.analysis.rules.commitments.things import Things
-from pipeline.analysis.rules.commitments.titles import complete, title, tokens
-from pipeline.analysis.talk import other, read
+from pipeline.analysis.rules.commitments.titles import complete, requested, title, tokens
+from pipeline.analysis.talk import Turns, other, read
 from pipeline.domain.insight import Finding, Material, Roster, Task
 from pipeline.domain.speech import Role
 from pipeline.language.pack import missing
@@ -41,7 +41,8 @@ class TasksStep:
         selected = (self._selection or shipped_selection()).selected(self.distinct(material), len(turns))
         names = (name for member in material.roster.members for name in (member.name, *member.aliases))
         things = Things(turns, frozenset(part.lower() for name in names for part in name.split()))
-        tasks = [_for_readers(task, agent, probability, things) for task, probability in selected]
+        now = dates.local(material.call.start_time, material.roster.time_zone)
+        tasks = [_for_readers(task, agent, probability, things, turns, now) for task, probability in selected]
         value = {"tasks": [_plain(task) for task in tasks]}
         return Finding(self.name, self.version, value, tuple(task.task.evidence for task in tasks))
 
@@ -103,12 +104,15 @@ def _kind(candidate: Candidate) -> str:
     return "request" if candidate.actor == LISTENER else "commitment"
 
 
-def _for_readers(extracted: ExtractedTask, agent: str | None, probability: float, things: Things) -> ExtractedTask:
+def _for_readers(
+    extracted: ExtractedTask, agent: str | None, probability: float, things: Things, turns: Turns, now: datetime
+) -> ExtractedTask:
     """Adapt a task to readers outside the call: with the agent as owner, and the party instead of "you"."""
-    task = extracted.task
-    title = complete(task.title, extracted.spoken or extracted.candidate, things)
+    task, spoken = extracted.task, extracted.spoken or extracted.candidate
+    request = requested(spoken, turns, now)
+    wording = complete(title(request), request, things) if request else complete(task.title, spoken, things)
     owner = agent if task.owner == "rep" else None
-    return replace(extracted, task=replace(task, title=title, owner_user_id=owner, confidence=round(probability, 2)))
+    return replace(extracted, task=replace(task, title=wording, owner_user_id=owner, confidence=round(probability, 2)))
 
 
 def _plain(extracted: ExtractedTask) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 import re
+from datetime import datetime
+from itertools import pairwise, takewhile
 
-from pipeline.analysis.rules.commitments.clauses import FREE, Candidate
+from pipeline.analysis.rules.commitments.clauses import FREE, Candidate, candidates
 from pipeline.analysis.rules.commitments.things import Things
-from pipeline.analysis.talk import other
+from pipeline.analysis.talk import Turns, other
 from pipeline.domain.speech import Role
 from pipeline.language.pack import Pack
 
 MIN_CONTENT = 2  # content words that a title needs
 _PAUSE = re.compile(r",(?= )| - | \u2013 ")
+_RETRY = re.compile(r"\b(?:no|not|não|nicht) (\w+(?: \w+){0,2}), (?=\1\b)", re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:'\w+)?")
 
 
@@ -29,12 +32,13 @@ def title(candidate: Candidate) -> str:
         "tasks", "verb_last"
     )
     first = _clause_start(candidate) if whole else _verb_start(candidate)
-    title_text = text[first : candidate.last]
-    if due and first <= due.first < due.last <= candidate.last:
-        bare = text[first : due.first] + text[due.last : candidate.last]
-        title_text = bare if content(bare, words) >= MIN_CONTENT else title_text
+    last = _clause_end(candidate)
+    title_text = text[first:last]
+    if due and first <= due.first < due.last <= last:
+        bare = without_day(text[first : due.first], text[due.last : last], words)
+        title_text = bare if content(bare or "", words) >= MIN_CONTENT else title_text
     title_text = _without_tail(title_text, words)
-    head = _to_the_verb(title_text, candidate.match.group())
+    head = title_text[: _pause(title_text, max(title_text.find(candidate.match.group()), 0), words)]
     title_text = tidy(head if content(head, words) >= MIN_CONTENT else title_text)
     return (title_text[:1].upper() + title_text[1:]) or tidy(candidate.text)
 
@@ -42,12 +46,28 @@ def title(candidate: Candidate) -> str:
 def complete(title: str, candidate: Candidate, things: Things) -> str:
     """Return a title for readers outside the call, with what it is about if it does not say so: "Send it (form)"."""
     words = candidate.words
+    title = _without_lead(_RETRY.sub("", title), candidate.match.group(), words)
     for pattern in (*words.patterns("actions", "opening"), *words.patterns("tasks", "open_end")):
         shorter = tidy(pattern.sub("", title))
         title = shorter if content(shorter, words) else title
+    for pattern in words.patterns("tasks", "tag"):
+        title = tidy(pattern.sub("", f"{title}?"))
     about = things.about(candidate, title)
     title = for_readers(title, candidate.sentence.role, words)
     return f"{title} ({about})" if about else title
+
+
+def requested(candidate: Candidate, turns: Turns, now: datetime) -> Candidate | None:
+    """Return the request that the turn before makes of a speaker who only says "I'll do that"."""
+    words, due, before = candidate.words, candidate.due, candidate.at - 1
+    text = title(candidate).replace(due.expression, " ") if due else title(candidate)
+    refers_back = words.matches("tasks", "again", candidate.clause) and content(text, words) < MIN_CONTENT
+    if not refers_back or before < 0 or turns[before].turn.speaker == candidate.turn.turn.speaker:
+        return None
+    requests = [asked for asked in candidates(turns, before, now, None) if asked.form == "request"]
+    titles = [(asked, title(asked).lower()) for asked in requests]
+    whole = [asked for asked, text in titles if content(text, words) >= MIN_CONTENT and asked.verb in text]
+    return whole[-1] if whole else None
 
 
 def for_readers(text: str, speaker: Role, words: Pack) -> str:
@@ -63,16 +83,57 @@ def for_readers(text: str, speaker: Role, words: Pack) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _to_the_verb(text: str, form: str) -> str:
-    """Cut at the first comma after the form: "the badges, though, those I'll drop off" is not about "the badges"."""
-    at = text.find(form)
-    pause = _PAUSE.search(text, at + len(form) if at > 0 else 0)
-    return text[: pause.start()] if pause else text
+def without_day(before: str, after: str, words: Pack) -> str | None:
+    """Return the text around a day; None if the day leaves a gap or a rest: "for the |6th|", "|Friday| or Saturday"."""
+    determiners = words.words("people", "determiners")
+    is_open = any(word in determiners for word in before.lower().split()[-1:])
+    return None if is_open or words.matches("tasks", "day_continues", after) else before + after
+
+
+def _without_lead(text: str, form: str, words: Pack) -> str:
+    """Drop what precedes the clause and means nothing: "No problem, I'll send it", but not "If it rains, ..."."""
+    *parts, _ = text[: max(text.lower().find(form.lower()), 0)].split(", ")
+    dropped = takewhile(lambda part: not (_names_something(part, words) or _is_subordinate(part, words)), parts)
+    rest = text[sum(len(part) + 2 for part in dropped) :]
+    joined = any(pattern.match(f" {rest}") for pattern in words.patterns("tasks", "border"))
+    return text if joined or _is_subordinate(rest, words) else rest
+
+
+def _names_something(text: str, words: Pack) -> bool:
+    """Return whether a text has a name, or a noun after its determiner."""
+    tokens, genders = _WORD.findall(text), " ".join(words.get("tasks", "genders", {}).values())
+    names = words.words("people", "male_names") | words.words("people", "female_names")
+    determiners = words.words("people", "determiners").union(genders.split())
+    is_named = any(token.lower() in names or (at and token[0].isupper()) for at, token in enumerate(tokens))
+    return is_named or any(word.lower() in determiners and content(noun, words) for word, noun in pairwise(tokens))
+
+
+def _pause(text: str, first: int, words: Pack) -> int:
+    """Return where the words from `first` on pause, except before what a verb needs: "I'll ask her, if she's free"."""
+    needed = words.patterns("tasks", "complement")
+    pauses = (pause for pause in _PAUSE.finditer(text, first) if not any(p.match(text, pause.end()) for p in needed))
+    return next((pause.start() for pause in pauses), len(text))
 
 
 def _clause_start(candidate: Candidate) -> int:
     start = candidate.match.start()
+    if candidate.first and _is_subordinate(candidate.clause, candidate.words):
+        return 0
     return candidate.first if len(candidate.text[candidate.first : start].split()) <= 6 else start
+
+
+def _clause_end(candidate: Candidate) -> int:
+    """Return the end of the clause, with what its verb needs: "I'll see to it|, that he calls you tomorrow"."""
+    text, words, last = candidate.text, candidate.words, candidate.last
+    needed = (pattern.match(text, last + 1) for pattern in words.patterns("tasks", "complement"))
+    return _pause(text, last + 1, words) if text[last : last + 1] == "," and any(needed) else last
+
+
+def _is_subordinate(text: str, words: Pack) -> bool:
+    """Return whether a clause needs the one before: ", that she should send it", "if it rains"."""
+    concepts = words.get("tasks", "concepts", {})
+    conjunctions = " ".join(concepts.get(concept, "") for concept in ("once", "if", "because")).split()
+    return next((word.group().lower() in conjunctions for word in _WORD.finditer(text)), False)
 
 
 def _verb_start(candidate: Candidate) -> int:

@@ -5,6 +5,7 @@ from datetime import date
 from string import Formatter
 from typing import Any
 
+from pipeline.analysis.rules.commitments.titles import without_day
 from pipeline.analysis.talk import other
 from pipeline.domain.speech import Role
 from pipeline.domain.summaries import PARTS, SummaryTemplate
@@ -156,7 +157,8 @@ def _title_with_date(task: dict[str, Any], words: Pack) -> str:
     if not task["due_date"]:
         return _with_note(title, due_words) if due_words and due_words.lower() not in title.lower() else title
     if due_words:
-        shorter = " ".join(re.sub(rf"\s*\b{re.escape(due_words)}\b", "", title, flags=re.IGNORECASE).split())
+        before, *after = re.split(rf"\s*\b{re.escape(due_words)}\b", title, maxsplit=1, flags=re.IGNORECASE)
+        shorter = " ".join((without_day(before, "".join(after), words) or title).split())
         title = shorter if len(shorter.split()) > 1 else title
     when = day_in_words(date.fromisoformat(task["due_date"]), words)
     return _with_note(title, f"{when}, {task['due_time']}" if task["due_time"] else when)
