@@ -10,7 +10,6 @@ from pipeline.language.pack import Pack
 
 MIN_CONTENT = 2  # content words that a title needs
 _PAUSE = re.compile(r",(?= )| - | \u2013 ")
-_RETRY = re.compile(r"\b(?:no|not|não|nicht) (\w+(?: \w+){0,2}), (?=\1\b)", re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:'\w+)?")
 
 
@@ -46,7 +45,7 @@ def title(candidate: Candidate) -> str:
 def complete(title: str, candidate: Candidate, things: Things) -> str:
     """Return a title for readers outside the call, with what it is about if it does not say so: "Send it (form)"."""
     words = candidate.words
-    title = _without_lead(_RETRY.sub("", title), candidate.match.group(), words)
+    title = _without_lead(title, candidate.match.group(), words)
     for pattern in (*words.patterns("actions", "opening"), *words.patterns("tasks", "open_end")):
         shorter = tidy(pattern.sub("", title))
         title = shorter if content(shorter, words) else title
@@ -101,7 +100,7 @@ def _without_lead(text: str, form: str, words: Pack) -> str:
 
 def _names_something(text: str, words: Pack) -> bool:
     """Return whether a text has a name, or a noun after its determiner."""
-    tokens, genders = _WORD.findall(text), " ".join(words.get("tasks", "genders", {}).values())
+    tokens, genders = _WORD.findall(text.replace("'", "' ")), " ".join(words.get("tasks", "genders", {}).values())
     names = words.words("people", "male_names") | words.words("people", "female_names")
     determiners = words.words("people", "determiners").union(genders.split())
     is_named = any(token.lower() in names or (at and token[0].isupper()) for at, token in enumerate(tokens))
@@ -133,7 +132,8 @@ def _is_subordinate(text: str, words: Pack) -> bool:
     """Return whether a clause needs the one before: ", that she should send it", "if it rains"."""
     concepts = words.get("tasks", "concepts", {})
     conjunctions = " ".join(concepts.get(concept, "") for concept in ("once", "if", "because")).split()
-    return next((word.group().lower() in conjunctions for word in _WORD.finditer(text)), False)
+    first = next((word.group().lower() for word in _WORD.finditer(text)), "")
+    return first in conjunctions and first not in words.words("people", "determiners")  # "until |Monday|"
 
 
 def _verb_start(candidate: Candidate) -> int:
