@@ -1,6 +1,6 @@
 import re
 from datetime import datetime
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 from pipeline.analysis.rules.commitments.clauses import FREE, Candidate, candidates
 from pipeline.analysis.rules.commitments.things import Things
@@ -35,7 +35,7 @@ def title(candidate: Candidate) -> str:
     title_text = text[first:last]
     if due and first <= due.first < due.last <= last:
         bare = without_day(text[first : due.first], text[due.last : last], words)
-        title_text = bare if content(bare or "", words) >= MIN_CONTENT else title_text
+        title_text = bare if bare and content(bare, words) >= MIN_CONTENT else title_text
     title_text = _without_tail(title_text, words)
     head = title_text[: _pause(title_text, max(title_text.find(candidate.match.group()), 0), words)]
     title_text = tidy(head if content(head, words) >= MIN_CONTENT else title_text)
@@ -92,10 +92,12 @@ def without_day(before: str, after: str, words: Pack) -> str | None:
 def _without_lead(text: str, form: str, words: Pack) -> str:
     """Drop what precedes the clause and means nothing: "No problem, I'll send it", but not "If it rains, ..."."""
     *parts, _ = text[: max(text.lower().find(form.lower()), 0)].split(", ")
-    dropped = takewhile(lambda part: not (_names_something(part, words) or _is_subordinate(part, words)), parts)
+    kinds = ("once", "if", "because")
+    needed = [_names_something(part, words) or _is_subordinate(part, words, *kinds) for part in parts]
+    dropped = parts[: [*needed, True].index(True)]
     rest = text[sum(len(part) + 2 for part in dropped) :]
     joined = any(pattern.match(f" {rest}") for pattern in words.patterns("tasks", "border"))
-    return text if joined or _is_subordinate(rest, words) else rest
+    return text if joined or _is_subordinate(rest, words, *kinds) else rest
 
 
 def _names_something(text: str, words: Pack) -> bool:
@@ -116,7 +118,7 @@ def _pause(text: str, first: int, words: Pack) -> int:
 
 def _clause_start(candidate: Candidate) -> int:
     start = candidate.match.start()
-    if candidate.first and _is_subordinate(candidate.clause, candidate.words):
+    if candidate.first and _is_subordinate(candidate.clause, candidate.words, "if", "because"):
         return 0
     return candidate.first if len(candidate.text[candidate.first : start].split()) <= 6 else start
 
@@ -128,12 +130,10 @@ def _clause_end(candidate: Candidate) -> int:
     return _pause(text, last + 1, words) if text[last : last + 1] == "," and any(needed) else last
 
 
-def _is_subordinate(text: str, words: Pack) -> bool:
-    """Return whether a clause needs the one before: ", that she should send it", "if it rains"."""
-    concepts = words.get("tasks", "concepts", {})
-    conjunctions = " ".join(concepts.get(concept, "") for concept in ("once", "if", "because")).split()
-    first = next((word.group().lower() for word in _WORD.finditer(text)), "")
-    return first in conjunctions and first not in words.words("people", "determiners")  # "until |Monday|"
+def _is_subordinate(text: str, words: Pack, *kinds: str) -> bool:
+    """Return whether a clause begins with a conjunction of these concepts: "if it rains", "that she should send it"."""
+    conjunctions = " ".join(words.get("tasks", "concepts", {}).get(kind, "") for kind in kinds).split()
+    return next((word.group().lower() in conjunctions for word in _WORD.finditer(text)), False)
 
 
 def _verb_start(candidate: Candidate) -> int:
