@@ -114,7 +114,7 @@ DATE_RULES = """
     in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_years in_hours day_after day_before agreed
     open
 """
-TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"
+TIME_RULES = "clock half half_to quarter quarter_to quarter_of past to noon midnight"
 """Names that the entries of `rules` and `times` may have; what each means is code (`analysis/rules/dates`)."""
 
 

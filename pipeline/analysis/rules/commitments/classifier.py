@@ -16,6 +16,7 @@ from pipeline.analysis.talk import Turns
 FILE = Path(__file__).parent / "weights.tsv"
 CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)  # language: ok
 MIN_AGREED = 0.05  # min. probability of what the other party accepted: "Can you see the light?" - "Yes." is none
+DAY_AGREED = 0.5  # min. probability of a day that was accepted: "Half eight?" - "Lovely." has no words to weigh
 SCALE = 100  # weights are stored in hundredths
 
 
@@ -45,12 +46,13 @@ class CommitmentWeights:
         """
         none, *by_actor = self.probabilities(features(candidate, turns, verdict))
         agreed = verdict.holds and candidate.form in AGREED_FORMS
-        if 1 - none < (MIN_AGREED if agreed else self.min_probability):
+        likely = max(1 - none, DAY_AGREED if agreed and candidate.is_bare else 0)
+        if likely < (MIN_AGREED if agreed else self.min_probability):
             return None
         actor = CLASSES[1 + by_actor.index(max(by_actor))]
         if agreed:
             actor = LISTENER if candidate.form == "request" else SPEAKER
-        return replace(candidate, actor=actor, probability=1 - none)
+        return replace(candidate, actor=actor, probability=likely)
 
 
 @cache

@@ -18,6 +18,7 @@ FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "reque
 """In order of precedence if two match the same words. "oblige" is "I have to"; "open" is "present" with any verb."""
 FREE = "free"  # a sentence without any of the forms
 MAX_THING_WORDS = 3  # after the article of a thing in a list
+MAX_BARE = 2  # words of an appointment next to its day or verb
 MIN_SPACES = 3  # spaces in a sentence that may be a commitment without any form or day
 AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
 
@@ -63,6 +64,12 @@ class Candidate:
     @property
     def clause(self) -> str:
         return self.text[self.first : self.last]
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it only asks for a day or a time: "Half eight?", "How's Friday?"."""
+        words = len(_ANY_WORD.findall(self.clause)) - len(_ANY_WORD.findall(self.verb))
+        return self.form == "appointment" and self.clause.endswith("?") and words <= MAX_BARE
 
     @property
     def known_verb(self) -> bool:
@@ -113,7 +120,7 @@ def candidates(turns: Turns, at: int, now: datetime, agreed: date | None) -> Ite
         bare = plain(sentence.text, sentence.pack)
         matches, first = _form_matches(bare.text, sentence.pack), 0
         if not matches:
-            matches = _free(bare.text, sentence.pack, now, agreed)
+            matches = _formless(bare.text, sentence.pack, now, agreed)
         for index, (form, match) in enumerate(matches):
             last = len(bare.text)
             if index + 1 < len(matches):
@@ -175,13 +182,14 @@ def _joints(text: str, first: int, last: int, words: Pack) -> list[tuple[int, in
     return joints
 
 
-def _free(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:
+def _formless(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:
+    """Return a day or time that is proposed ("Half eight?") as an appointment; any other sentence as free."""
     first = _ANY_WORD.search(text)
-    is_need = first is not None and words.matches("tasks", "needed", first.group())  # "Preciso do contrato"
-    if first is None or is_need:
+    if first is None or words.matches("tasks", "needed", first.group()):  # "Preciso do contrato"
         return []
-    enough = text.count(" ") >= MIN_SPACES or dates.find(text, words, now, agreed) is not None
-    return [(FREE, first)] if enough else []
+    if day := dates.proposed(text, words, now, agreed):
+        return [("appointment", re.compile("(?P<verb>.+)").match(text, day.first, day.last) or first)]
+    return [(FREE, first)] if text.count(" ") >= MIN_SPACES or dates.find(text, words, now, agreed) else []
 
 
 def _border(text: str, first: int, last: int, words: Pack) -> int:

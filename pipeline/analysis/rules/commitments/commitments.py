@@ -69,8 +69,18 @@ def verdict(candidate: Candidate, turns: Turns, now: datetime) -> RuleVerdict:
     holds = is_open and not against and not during
     if candidate.form == "request" and not candidate.known_verb and not candidate.due:
         holds = holds and is_answered_by_promise(candidate, turns)
-    if candidate.form in AGREED_FORMS and reply is not True:
+    if candidate.form in AGREED_FORMS and (reply is not True or not _is_new(candidate, turns, now)):
         holds = False
     if reply is False and not candidate.sentence.text.endswith("?"):
         holds = False
     return RuleVerdict(against, is_open, during, reply, holds)
+
+
+def _is_new(candidate: Candidate, turns: Turns, now: datetime) -> bool:
+    """Return whether a bare day ends its turn, and the turn before does not name it, as in "Friday." - "On Friday?"."""
+    due, before = candidate.due, turns[candidate.at - 1 : candidate.at]
+    named = [dates.find(sentence.text, turn.pack, now) for turn in before for sentence in turn.sentences]
+    if not candidate.is_bare or due is None:
+        return True
+    is_checked = any(day and (day.time == due.time if due.time else day.day == due.day) for day in named)
+    return candidate.sentence is candidate.turn.sentences[-1] and due.day is not None and not is_checked

@@ -5,11 +5,12 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from pipeline.analysis.rules import dates
-from pipeline.analysis.rules.commitments.clauses import FREE, LISTENER, Candidate, has
+from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, FREE, LISTENER, Candidate, has
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
+DAYS_BACK = 4  # turns between the day and the time of an appointment
 COUNTER = 5  # max. words of a sentence that names another day ("On Thursday?")
 STEM = 5  # characters of a verb that are compared
 REPLIES = 3  # turns in which a day is agreed, from the promise on; a request has one more
@@ -22,26 +23,25 @@ def dated(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
 
     Otherwise with the speaker's answer if the other party asks when, or with the day that it answers.
     """
-    candidate = _counted(candidate, now)
+    candidate = _counted(candidate, turns, now)
     if candidate.due is not None:
         return candidate
     if candidate.form in ("commit", "present", "passive", FREE) and candidate.number <= 1:
         for due in _needed_by(candidate, turns, now):
             return replace(candidate, due=due)
-    if candidate.form not in ("appointment", "third", "receive", "passive", FREE):
-        return candidate
-    for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]:
-        for due in only_day(sentence.text, candidate.words, now):
-            return replace(candidate, due=due)
-    if candidate.form in ("receive", "passive", "third"):
+    if candidate.form in ("receive", "passive", "third", *AGREED_FORMS):
         for due in _answers_to_when(candidate, turns, now):
             return replace(candidate, due=due)
+    if candidate.form in ("appointment", "third", "receive", "passive", FREE):
+        for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]:
+            for due in only_day(sentence.text, candidate.words, now):
+                return replace(candidate, due=due)
     return candidate
 
 
-def _counted(candidate: Candidate, now: datetime) -> Candidate:
-    """Return the candidate with a day that crosses the border of its clause, or that counts from the day which the
-    speaker just named: "We meet on Tuesday, and I'll ring you the day after", "Thursday suits. I'll come at ten".
+def _counted(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
+    """Return the candidate with a day that crosses the border of its clause, or that counts from the day just named:
+    "We meet on Tuesday, and I'll ring you the day after", "Thursday suits. I'll come at ten", "Friday." - "At nine?".
     """
     due, words = candidate.due, candidate.words
     if due is None:
@@ -51,6 +51,9 @@ def _counted(candidate: Candidate, now: datetime) -> Candidate:
     if due.rule not in {*dates.OF_AGREED, dates.TIME_ONLY}:
         return candidate
     before = [sentence.text for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]]
+    if candidate.form == "appointment" or due.rule in ("day_after", "day_before"):
+        back = turns[max(0, candidate.at - DAYS_BACK) : candidate.at][::-1]
+        before += [sentence.text for turn in back for sentence in turn.sentences[::-1]]
     for text in (candidate.text[: candidate.first], *before):
         earlier = None if words.matches("tasks", "refuse", text) else dates.find(text, words, now)
         if earlier is not None and earlier.day is not None and earlier.rule != dates.TIME_ONLY:
@@ -73,7 +76,7 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
     for sentence in before.sentences[::-1]:
         due, text = dates.find(sentence.text, words, now), sentence.text
         if due is not None and due.day is not None:
-            is_deed = candidate.form != FREE and candidate.verb[:STEM] in text.lower()
+            is_deed = candidate.form != FREE and len(candidate.verb) > 1 and candidate.verb[:STEM] in text.lower()
             needed = words.matches("tasks", "needed", text) or (is_deed and text.endswith("?"))
             promises = (p for key in ("commit", "present") for p in words.patterns("tasks", key))
             is_other = any(
@@ -100,17 +103,28 @@ def _refers_back(candidate: Candidate) -> bool:
 
 
 def _answers_to_when(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[dates.Due]:
-    question, *answers = turns[candidate.at + 1 : candidate.at + 3] or (None,)
+    is_asking = candidate.form in AGREED_FORMS  # "When shall I come?" - "On Thursday."
+    question, *answers = turns[candidate.at + (not is_asking) : candidate.at + 3] or (None,)
     if question is None or not answers or candidate.number < len(candidate.turn.sentences) - 1:
         return
-    if question.turn.speaker != candidate.turn.turn.speaker and _asks_when(question):
+    by_other = question.turn.speaker != candidate.turn.turn.speaker and _asks_when(question, now)
+    if candidate.words.matches("tasks", "when", candidate.text) if is_asking else by_other:
         for sentence in answers[0].sentences:
             yield from only_day(sentence.text, answers[0].pack, now)
 
 
-def echoed(due: dates.Due, reply: SpokenTurn, now: datetime) -> bool:
-    dues = (dates.find(sentence.text, reply.pack, now) for sentence in reply.sentences)
-    return any(repeated and repeated.day is not None and repeated.day == due.day for repeated in dues)
+def echoed(candidate: Candidate, reply: SpokenTurn, now: datetime) -> bool | None:
+    """Return whether the reply repeats the day or time; False if it names another day instead of a bare one."""
+    due, is_bare = candidate.due, candidate.is_bare
+    for sentence in reply.sentences if due else ():
+        again = dates.find(sentence.text, reply.pack, now, due.day if due else None)
+        if due and again and again.day:
+            same = again.time == due.time if again.rule == dates.TIME_ONLY else again.day == due.day
+            if same and not (is_bare and content(sentence.text.replace(again.expression, " "), reply.pack)):
+                return True
+            if is_bare and not same and again.rule != dates.TIME_ONLY:
+                return False  # "Today?" - "Tomorrow, sure."
+    return None
 
 
 def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
@@ -151,8 +165,6 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
     for at, reply in enumerate(turns[candidate.at + 1 : candidate.at + REPLIES + is_request]):
         speaker, words = reply.turn.speaker, reply.pack
         is_owner = (speaker == turn.turn.speaker) != is_request
-        if is_owner and needed and words.matches("tasks", "accept", reply.text):
-            yield needed
         granted = is_owner and is_request and at == 0 and not _vague(candidate)
         for sentence in reply.sentences:
             if asking not in (None, speaker) and not words.matches("tasks", "refuse", sentence.text):
@@ -164,12 +176,17 @@ def _days_after(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[d
                 yield from _with_day("receive", sentence, now)
             elif words.matches("tasks", "needed", sentence.text):
                 needed = next(_with_day("needed", sentence, now), needed)
-        asking = speaker if _asks_when(reply) else asking
+        if is_owner and needed and words.matches("tasks", "accept", reply.text):
+            yield needed
+        if not is_owner and at == 0 and (asked := dates.proposed(reply.text, words, now)):
+            needed = replace(asked, first=0, last=0)
+        asking = speaker if _asks_when(reply, now) else asking
 
 
-def _asks_when(reply: SpokenTurn) -> bool:
-    """Return whether the reply is "By when?": a longer question is about something else."""
-    return len(reply.text.rstrip(" ?").split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
+def _asks_when(turn: SpokenTurn, now: datetime) -> bool:
+    """Return whether the turn is "By when?" or "On Friday?": a longer question is about something else."""
+    is_short = len(turn.text.rstrip(" ?").split()) <= SHORT and turn.pack.matches("tasks", "when", turn.text)
+    return is_short or dates.proposed(turn.text, turn.pack, now) is not None
 
 
 def _with_day(key: str, sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
@@ -203,7 +220,7 @@ def moved(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None
         return None
     proposed: date | None = None
     doubted = False  # whether the other party returns to the day without accepting it
-    for reply in turns[candidate.at + 1 : candidate.at + 3]:
+    for reply in turns[candidate.at + 1 : candidate.at + (DAYS_BACK if candidate.is_bare else 2) + 1]:
         is_same_speaker = reply.turn.speaker == candidate.turn.turn.speaker
         for sentence in reply.sentences:
             due = dates.find(sentence.text, reply.pack, now)

@@ -29,7 +29,7 @@ class ExtractedTask:
 
     @property
     def vague(self) -> bool:
-        return len(self.meaning) < MIN_CONTENT
+        return len(self.meaning) < MIN_CONTENT or self.candidate.is_bare
 
     @property
     def deed(self) -> str:
@@ -176,7 +176,7 @@ def _prepares(earlier: ExtractedTask, later: ExtractedTask) -> bool:
 
 def _counter_proposal(earlier: ExtractedTask, later: ExtractedTask) -> bool:
     """Return whether the later one only proposes another day: "I could do Tuesday"."""
-    proposal = later.candidate.form in ("offer", "appointment") and later.vague
+    proposal = earlier.candidate.is_bare or (later.candidate.form in ("offer", "appointment") and later.vague)
     return proposal and earlier.task.due_date is not None and earlier.task.due_date == later.task.due_date
 
 

@@ -18,9 +18,9 @@ def answer(candidate: Candidate, turns: Turns, now: datetime) -> bool | None:
 
 
 def _is_accepted(candidate: Candidate, reply: SpokenTurn, now: datetime) -> bool:
-    if candidate.form in ("appointment", "offer") and candidate.due and echoed(candidate.due, reply, now):
-        return True
-    if candidate.form == "request" and reply.pack.matches("tasks", "when", candidate.text):
+    if candidate.form in ("appointment", "offer") and (is_echoed := echoed(candidate, reply, now)) is not None:
+        return is_echoed
+    if candidate.form in AGREED_FORMS and reply.pack.matches("tasks", "when", candidate.text):
         return any(list(only_day(part.text, reply.pack, now)) for part in reply.sentences)
     if reply.pack.matches("tasks", "accept", reply.text):
         return True

@@ -24,6 +24,7 @@ OF_AGREED = frozenset({"agreed", "weekday_after", "day_after", "day_before"})  #
 TIME_ONLY = "time"  # the rule of a time or part of a day without a day
 MAX_LEAD = 2  # words before a day at the head of its clause: "so, on Friday I'll ..."
 _HEAD = re.compile(r"[,;:.!?] ")
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,9 @@ def find(
     best = None
     if matches:
         chosen = rule, match, first, last = _chosen(matches, straight, words, verb)
+        if rule in OF_AGREED:  # "It's on Saturday, so come the day before"
+            earlier = [_resolve(*other[:2], words, now, agreed) for other in matches if other[3] <= first]
+            agreed = next(filter(None, earlier), agreed)
         day = _resolve(rule, match, words, now, agreed)
         for other, place, start, end in matches if rule == "weekday" else ():
             exact = _resolve(other, place, words, now, agreed) if other in ("day", "day_month") else None
@@ -175,7 +179,8 @@ def _timed(text: str, due: Due | None, times: tuple[TimeOfDay, ...], now: dateti
         later = time.is_certain and time.text > now.strftime("%H:%M")
         day = now.date() if later else agreed
         due = Due(text[time.first : time.last], time.first, time.last, day, time.text, TIME_ONLY)
-        return due if time.is_certain else None
+        is_alone = len(_WORD.findall(text[: due.first] + text[due.last :])) <= MAX_LEAD  # "Then at nine?"
+        return due if time.is_certain or (agreed and is_alone) else None
     near = [time for time in times if max(due.first, time.first) - min(due.last, time.last) <= MAX_DISTANCE]
     if not near:
         return due
@@ -255,3 +260,11 @@ def _in_figures(text: str, words: Pack, now: datetime) -> Due | None:
         return Due(match.group(), match.start(), match.end(), date(year, month, day) if month and day else None)
     except ValueError:  # "31.2.2026", or a number of another kind
         return Due(match.group(), match.start(), match.end(), None)
+
+
+def proposed(text: str, words: Pack, now: datetime, agreed: date | None = None) -> Due | None:
+    """Return the day of a sentence that only asks for a day or a time: "Friday, then?", "Um neun?"."""
+    due = find(text, words, now, agreed) if text.endswith("?") else None
+    rest = _WORD.findall((text[: due.first] + " " + text[due.last :]).lower()) if due and due.day else None
+    is_bare = rest is not None and len(rest) <= MAX_LEAD and words.words("text", "stopwords").issuperset(rest)
+    return due if is_bare else None

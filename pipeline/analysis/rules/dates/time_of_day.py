@@ -38,8 +38,8 @@ def _minute(words: Pack) -> str:
 def find_times(text: str, words: Pack) -> tuple[TimeOfDay, ...]:
     """Return the times of day in `text` without overlaps, the longest first.
 
-    Rule names: `clock`, `half` (past), `half_to` (halb drei), `quarter`, `quarter_to`, `past`, `to`, `noon` and
-    `midnight`; `loose` before one: only a time next to a day.
+    Rule names: `clock`, `half` (past), `half_to` (halb drei), `quarter`, `quarter_of` (viertel drei), `quarter_to`,
+    `past`, `to`, `noon` and `midnight`; `loose` before one: only a time next to a day.
     """
     times = (_read(rule, match, words) for rule, pattern in _rules(words) for match in pattern.finditer(text))
     apart: list[TimeOfDay] = []
@@ -85,6 +85,6 @@ def _minutes(name: str, hour: int | None, minute: int | None) -> int | None:
         return 12 * 60 if name == "noon" else 23 * 60 + 59
     if hour is None or minute is None or hour > 24:
         return None
-    offsets = {"half": 30, "quarter": 15, "half_to": -30, "quarter_to": -15}
+    offsets = {"half": 30, "quarter": 15, "half_to": -30, "quarter_to": -15, "quarter_of": -45}
     offsets |= {"clock": minute, "past": minute, "to": -minute}
     return hour * 60 + offsets[name] if name in offsets else None

@@ -82,6 +82,29 @@ de|rep: Ich hole mir diese Woche mal zwei Angebote ein.|2026-09-11
 de|rep: Ich schicke Ihnen das Gutachten bis 15. Oktober zu.|2026-10-15
 """
 
+HALF_SENTENCES = """
+en|rep: Friday? / customer: Friday's fine. / rep: Half eight? / customer: Lovely.|2026-09-11
+en|rep: When shall I come and measure? / customer: Thursday week. / rep: At ten? / customer: Ten's fine.|2026-09-17
+en|customer: It's her birthday a fortnight on Friday. / rep: I'll bring the cake round the day before.|2026-09-24
+en|customer: It's on Saturday, we need them the day before. / rep: I'll drop them off.|2026-09-11
+en|rep: I can fix it tomorrow. / customer: Tomorrow's no use. / rep: Monday, then? / customer: Monday's fine.|2026-09-14
+en|rep: Monday, two o'clock? / customer: Monday's the dentist. Make it Thursday. / rep: Thursday, two.|2026-09-10
+en|customer: The fence came down. / rep: Day after tomorrow, half two? / customer: Spot on.|2026-09-10
+de|rep: Wann wären Sie daheim? / customer: Freitag. / rep: Dann um neune? / customer: Passt.|2026-09-11
+es|rep: ¿Cuándo le viene bien que pasemos? / customer: El jueves. / rep: ¿A las cinco? / customer: Vale.|2026-09-10
+es|customer: ¿Y el informe, para cuándo? / rep: La otra semana se lo mando.|2026-09-18
+es|rep: Le mando el contrato. / customer: ¿Hoy? / rep: Mañana, mañana sin falta.|2026-09-09
+fr|rep: Jeudi alors ? / customer: Parfait. / rep: Quatorze heures ? / customer: Ça marche.|2026-09-10
+fr|customer: Vous me rappelez quand ? / rep: Après-demain, en fin de matinée. / customer: Bien.|2026-09-10
+pt|rep: A gente dá uma olhada. Sexta às dez? / customer: Combinado.|2026-09-11
+pt|customer: Na terça dá-lhe jeito? / rep: Na terça, sim. / customer: Às três? / rep: Às três, está ótimo.|2026-09-15
+en|rep: How about Friday, then? / customer: I'd rather think it over first.|-
+en|customer: Are you open Saturdays? / rep: Saturdays, yes, nine till one. / customer: Lovely.|-
+fr|customer: Le jeudi, vous fermez à quelle heure ? / rep: À dix-huit heures. / customer: Parfait.|-
+fr|rep: On se voit mercredi ? / customer: Je vais d'abord en parler avec mon mari.|-
+es|rep: ¿Qué le parece el viernes? / customer: Mire, ya le aviso yo.|-
+"""
+
 EXACT = """
 en|by the Wednesday after it, the sixteenth|2026-09-16
 en|on Wednesday, that's the twenty-third|2026-09-23
@@ -106,7 +129,7 @@ def _days(language: str, turns: str) -> set[str | None]:
     return {task["due_date"] for task in TasksStep().run(material).value["tasks"]}
 
 
-@pytest.mark.parametrize("rows", [NEEDED, PROPOSED, CORRECTED, NAMED_BEFORE])
+@pytest.mark.parametrize("rows", [NEEDED, PROPOSED, CORRECTED, NAMED_BEFORE, HALF_SENTENCES])
 def test_the_agreed_day_is_the_day_of_the_promise(rows, subtests):
     for row in rows.strip().splitlines():
         language, turns, day = row.split("|")
