@@ -18,7 +18,7 @@ FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "reque
 """In order of precedence if two match the same words. "oblige" is "I have to"; "open" is "present" with any verb."""
 FREE = "free"  # a sentence without any of the forms
 MAX_THING_WORDS = 3  # after the article of a thing in a list
-MAX_BARE = 2  # words of an appointment next to its day or verb
+MAX_BARE = 3  # words of an appointment next to its day or verb
 MIN_SPACES = 3  # spaces in a sentence that may be a commitment without any form or day
 AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
 

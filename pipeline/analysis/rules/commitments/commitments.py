@@ -79,8 +79,8 @@ def verdict(candidate: Candidate, turns: Turns, now: datetime) -> RuleVerdict:
 def _is_new(candidate: Candidate, turns: Turns, now: datetime) -> bool:
     """Return whether a bare day ends its turn, and the turn before does not name it, as in "Friday." - "On Friday?"."""
     due, before = candidate.due, turns[candidate.at - 1 : candidate.at]
-    named = [dates.find(sentence.text, turn.pack, now) for turn in before for sentence in turn.sentences]
+    days = [dates.find(sentence.text, turn.pack, now) for turn in before for sentence in turn.sentences]
     if not candidate.is_bare or due is None:
         return True
-    is_checked = any(day and (day.time == due.time if due.time else day.day == due.day) for day in named)
+    is_checked = any(day and (day.time == due.time if due.time else day.day == due.day) for day in days)
     return candidate.sentence is candidate.turn.sentences[-1] and due.day is not None and not is_checked

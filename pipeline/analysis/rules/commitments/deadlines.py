@@ -115,14 +115,14 @@ def _answers_to_when(candidate: Candidate, turns: Turns, now: datetime) -> Itera
 
 def echoed(candidate: Candidate, reply: SpokenTurn, now: datetime) -> bool | None:
     """Return whether the reply repeats the day or time; False if it names another day instead of a bare one."""
-    due, is_bare = candidate.due, candidate.is_bare
-    for sentence in reply.sentences if due else ():
+    for sentence in reply.sentences if (due := candidate.due) else ():
         again = dates.find(sentence.text, reply.pack, now, due.day if due else None)
         if due and again and again.day:
-            same = again.time == due.time if again.rule == dates.TIME_ONLY else again.day == due.day
-            if same and not (is_bare and content(sentence.text.replace(again.expression, " "), reply.pack)):
+            is_time, rest = again.rule == dates.TIME_ONLY, sentence.text.replace(again.expression, " ")
+            same = again.time == due.time if is_time else again.day.weekday() == (due.day or again.day).weekday()
+            if same and not (candidate.is_bare and content(rest, reply.pack) >= MIN_CONTENT):
                 return True
-            if is_bare and not same and again.rule != dates.TIME_ONLY:
+            if candidate.is_bare and not (same or is_time):
                 return False  # "Today?" - "Tomorrow, sure."
     return None
 
