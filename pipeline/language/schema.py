@@ -75,7 +75,7 @@ OPTIONAL = {
     "dates": "other_weekdays other_months day_first",
     "tasks": """
         complement day_continues present open verb_last clitics listener speaker listener_is object_pronouns
-        before_pronouns head_first plural
+        before_pronouns head_first plural roles persons for_persons adjectives
     """,
 }
 """Keys for what only some languages have."""
@@ -85,7 +85,7 @@ TABLES = {
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
-    "tasks": "concepts listener_is genders",
+    "tasks": "concepts listener_is genders persons",
     "actions": "kinds",
     "redaction": "phrases",
     "summary": "parties",
