@@ -1,13 +1,14 @@
-"""Finds what a task is about if its title has only a pronoun or no object: "Send it back" (the old router).
+"""Finds who or what a task is about if its title has only a pronoun or no object: "Send it back" (the old router).
 
 Candidates are the noun phrases spoken before the task: a determiner, the words behind it up to a function word, and
-what "of" adds. The most likely one, by closeness, grammar and how often the call mentions it, is added to the title.
+what "of" adds. The most likely one, by closeness, grammar and how often the call mentions it, is added to the title, if
+it is likely enough. A pronoun for a person ("Ask him") means the nearest person of its gender, no party of the call.
 """
 
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -46,10 +47,6 @@ class Thing:
     before: str
 
     @property
-    def pack(self) -> Pack:
-        return self.sentence.pack
-
-    @property
     def stands_apart(self) -> bool:
         return self.before in ("", ",") and self.sentence.text[self.last : self.last + 1] in ("", *".,!?")
 
@@ -74,7 +71,9 @@ class Things:
         spoken = _read(self._turns, persons)
         names = (name for turn in self._turns for name in (*introductions(turn), *addresses(turn)))
         parties = {word.lower() for spoken_name in names for word in spoken_name.name.split()}
-        parties |= {person.head for person in spoken if person.stands_apart and not is_role(person.head, person.pack)}
+        parties |= {
+            person.head for person in spoken if person.stands_apart and not is_role(person.head, person.sentence.pack)
+        }
         return [person for person in spoken if person.head not in parties]
 
     def about(self, candidate: Candidate, title: str) -> str | None:
@@ -94,8 +93,8 @@ class Things:
         genders = frozenset(pronoun.lastgroup or "")
         near = [person for person in _near(self._persons, candidate, 2 * MAX_TURNS) if person.head not in title.lower()]
         rated = [(_fit(person, genders) - math.log(candidate.at - person.at + 1), at) for at, person in enumerate(near)]
-        points, best = max(rated, default=(-math.inf, 0))
-        return _spoken(near[best]) if points > -math.inf else None
+        fit, best = max(rated, default=(-math.inf, 0))
+        return _spoken(near[best]) if fit > -math.inf else None
 
     def _what(self, candidate: Candidate, title: str, pronoun: re.Match[str] | None, has_person: bool) -> str | None:
         nouns = _nouns(title, candidate.words)
@@ -107,12 +106,12 @@ class Things:
             for order, thing in enumerate(_near(self._all, candidate, MAX_TURNS))
             if thing.head not in title.lower()
         ]
-        likely = Counter[str]()
+        likely: defaultdict[str, float] = defaultdict(float)
         for likelihood, _, thing in rated:
             likely[thing.head[:STEM]] += likelihood
         noun, likelihood = max(likely.items(), key=lambda item: item[1], default=("", 0.0))
         none = math.exp(1.1 if pronoun or has_person else 0.7)  # that the talk before does not name it
-        if likelihood <= (MIN_PROBABILITY if pronoun else MIN_WITHOUT_PRONOUN) * (likely.total() + none):
+        if likelihood <= (MIN_PROBABILITY if pronoun else MIN_WITHOUT_PRONOUN) * (sum(likely.values()) + none):
             return None
         return _spoken(max(item for item in rated if item[2].head[:STEM] == noun)[2])
 
@@ -139,7 +138,7 @@ def _spoken(thing: Thing) -> str:
 
 def _fit(person: Thing, genders: frozenset[str]) -> float:
     """Return how well a pronoun of one of these genders fits the person: 1, 0 if unknown, or minus infinity."""
-    words = person.pack
+    words = person.sentence.pack
     if is_role(person.head, words):
         ends = words.get("tasks", "persons", {}).items()
         marked = {gender for gender, pattern in ends if re.search(pattern, person.head)}
