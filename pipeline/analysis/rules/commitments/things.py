@@ -22,6 +22,7 @@ from pipeline.analysis.talk import Sentence, Turns
 from pipeline.language.pack import Pack, pack
 
 MAX_TURNS = 12  # between a thing and the task
+MAX_TURNS_TO_PERSON = 7  # of persons further away, 4 of 17 were meant
 MIN_PROBABILITY = 0.3  # of what a pronoun means
 MIN_WITHOUT_PRONOUN = 0.5  # of what a title without any object is about
 MAX_WORDS_AFTER = 12  # in the sentence of a thing: the more, the more likely it is
@@ -91,7 +92,11 @@ class Things:
         if any(first < pronoun.start(pronoun.lastgroup or 0) for first, *_ in persons(title, candidate.words)):
             return None
         genders = frozenset(pronoun.lastgroup or "")
-        near = [person for person in _near(self._persons, candidate, 2 * MAX_TURNS) if person.head not in title.lower()]
+        near = [
+            person
+            for person in _near(self._persons, candidate, MAX_TURNS_TO_PERSON)
+            if person.head not in title.lower()
+        ]
         rated = [(_fit(person, genders) - math.log(candidate.at - person.at + 1), at) for at, person in enumerate(near)]
         fit, best = max(rated, default=(-math.inf, 0))
         return _spoken(near[best]) if fit > -math.inf else None
