@@ -23,8 +23,9 @@ from pipeline.language.pack import Pack, pack
 
 MAX_TURNS = 12  # between a thing and the task
 MAX_TURNS_TO_PERSON = 7  # of persons further away, 4 of 17 were meant
-MIN_PROBABILITY = 0.3  # of what a pronoun means
-MIN_WITHOUT_PRONOUN = 0.5  # of what a title without any object is about
+MIN_PROBABILITY = 0.2  # of what a pronoun means
+MIN_NEXT_TO_PERSON = 0.5  # of what one is to do with a person who is named: (Uncle Piet; key)
+MIN_WITHOUT_PRONOUN = 0.3  # of what a title without any object is about
 MAX_WORDS_AFTER = 12  # in the sentence of a thing: the more, the more likely it is
 MAX_WORDS = 3  # of a noun phrase after its determiner
 STEM = 5  # characters that identify a noun
@@ -84,7 +85,7 @@ class Things:
         if person and pronoun and person.end() > pronoun.start("pronoun") and person.start() < pronoun.end("pronoun"):
             pronoun = None
         who = self._who(candidate, title, person) if person else None
-        what = self._what(candidate, title, pronoun, person is not None)
+        what = self._what(candidate, title, pronoun, who)
         return "; ".join(filter(None, (who, what))) or None
 
     def _who(self, candidate: Candidate, title: str, pronoun: re.Match[str]) -> str | None:
@@ -101,7 +102,7 @@ class Things:
         fit, best = max(rated, default=(-math.inf, 0))
         return _spoken(near[best]) if fit > -math.inf else None
 
-    def _what(self, candidate: Candidate, title: str, pronoun: re.Match[str] | None, has_person: bool) -> str | None:
+    def _what(self, candidate: Candidate, title: str, pronoun: re.Match[str] | None, who: str | None) -> str | None:
         nouns = _nouns(title, candidate.words)
         if nouns and (pronoun is None or min(nouns) < pronoun.start("pronoun")):
             return None
@@ -115,7 +116,7 @@ class Things:
         for likelihood, _, thing in rated:
             likely[thing.head[:STEM]] += likelihood
         noun, likelihood = max(likely.items(), key=lambda item: item[1], default=("", 0.0))
-        none = math.exp(1.1 if pronoun or has_person else 0.7)  # that the talk before does not name it
+        none = math.exp(1.1 if pronoun or who else 0.7)  # that the talk before does not name it
         if likelihood <= (MIN_PROBABILITY if pronoun else MIN_WITHOUT_PRONOUN) * (sum(likely.values()) + none):
             return None
         return _spoken(max(item for item in rated if item[2].head[:STEM] == noun)[2])

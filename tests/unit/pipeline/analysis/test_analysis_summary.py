@@ -61,7 +61,7 @@ def test_a_summary_says_why_there_was_a_call_and_what_is_open():
     finding = summary(*LEAK)
     assert finding.value["text"] == (
         "The customer said: “I'm calling about my washing machine, the door is leaking.” "
-        "Open: Anna Berg will send a technician (Fri, Apr 18)."
+        "Open: Anna Berg will send a technician (washing machine; Fri, Apr 18)."
     )
     assert [(sentence["part"], sentence["turns"]) for sentence in finding.value["sentences"]] == [
         ("reason", [1]),
