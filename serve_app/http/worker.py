@@ -1,7 +1,8 @@
 """A process for the CPU-bound work of requests: long transcripts must not stop the event loop of others.
 
-The process starts with the first job, at a low priority, and works on one job at a time. It ends with its parent, whose
-end closes the pipe between them. A lost process is replaced.
+The process starts with the first job and works on one job at a time, at a low priority. What a job imports, which takes
+seconds, has the normal one: every other job waits for it. The process ends with its parent, whose end closes the pipe
+between them. A lost process is replaced.
 """
 
 import asyncio
@@ -109,15 +110,18 @@ def low_priority_threads(count: int) -> ThreadPoolExecutor:
 
 
 def _lower_priority() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)  # on Linux: of the thread
+    lowered = max(NICE, os.getpriority(os.PRIO_PROCESS, 0))
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lowered)  # on Linux: of the thread
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Answer jobs until the parent closes the pipe."""
+    jobs = low_priority_threads(1)
     while len(head := source.read(_LENGTH.size)) == _LENGTH.size:
         module, name, args, kwargs = pickle.loads(source.read(_LENGTH.unpack(head)[0]))  # noqa: S301
         try:
-            answer = (True, getattr(importlib.import_module(module), name)(*args, **kwargs))
+            function = getattr(importlib.import_module(module), name)
+            answer = (True, jobs.submit(function, *args, **kwargs).result())
         except Exception as error:
             answer = (False, error)
         packed = pickle.dumps(answer)
@@ -127,7 +131,6 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(NICE)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
     serve(sys.stdin.buffer, answers)

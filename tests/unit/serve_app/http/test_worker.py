@@ -6,6 +6,8 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -26,6 +28,18 @@ async def test_results_and_errors_come_back_from_another_process(worker: Worker)
     with pytest.raises(json.JSONDecodeError):
         await worker.run(json.loads, "{")
     assert await worker.run(os.getpid) != os.getpid()
+
+
+async def test_a_job_has_a_low_priority_and_what_it_imports_the_normal_one(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import os\nimported = os.getpriority(os.PRIO_PROCESS, 0)\n"
+    source += "def priorities() -> tuple[int, int]:\n    return imported, os.getpriority(os.PRIO_PROCESS, 0)\n"
+    (tmp_path / "slow_to_import.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    normal = os.getpriority(os.PRIO_PROCESS, 0)
+    for _ in range(2):
+        assert await worker.run(import_module("slow_to_import").priorities) == (normal, workers.NICE)
 
 
 async def test_a_killed_process_is_replaced(worker: Worker) -> None:
