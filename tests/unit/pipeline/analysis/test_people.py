@@ -2,6 +2,7 @@ import pytest
 
 from pipeline.analysis import analyze
 from pipeline.language.pack import available, pack
+from pipeline.language.schema import OPTIONAL
 from pipeline.language.spoken.emails import emails
 from pipeline.language.spoken.numbers import digit_runs
 from pipeline.language.spoken.spelling import spelled_words
@@ -178,9 +179,7 @@ def test_a_voicemail_is_told():
 
 
 def test_every_pack_has_the_sections_and_keys_of_the_english_one():
-    optional = {"calling_from", "company", "other_months", "other_ordinals", "other_weekdays", "upto", "not_digits",
-                "short_one", "ordinal_suffix", "day_first", "verb_last", "present", "open", "clitics", "listener",
-                "listener_is", "speaker", "plural", "object_pronouns", "before_pronouns", "head_first"}  # fmt: skip
+    optional = {key for keys in OPTIONAL.values() for key in keys.split()}
     english = pack("en").data
     for language in available():
         data = pack(language).data
