@@ -24,7 +24,6 @@ from pipeline.language.pack import Pack, pack
 MAX_TURNS = 12  # between a thing and the task
 MAX_TURNS_TO_PERSON = 7  # of persons further away, 4 of 17 were meant
 MIN_PROBABILITY = 0.2  # of what a pronoun means
-MIN_NEXT_TO_PERSON = 0.5  # of what one is to do with a person who is named: (Uncle Piet; key)
 MIN_WITHOUT_PRONOUN = 0.3  # of what a title without any object is about
 MAX_WORDS_AFTER = 12  # in the sentence of a thing: the more, the more likely it is
 MAX_WORDS = 3  # of a noun phrase after its determiner
