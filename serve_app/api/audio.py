@@ -1,8 +1,8 @@
 import asyncio
 import re
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -19,9 +19,8 @@ from serve_app.api.queries import AudioQuery, NoQuery
 from serve_app.api.sound import SoundRequest
 
 PIECE = 256 * 1024  # bytes read at once
-MAX_BYTES_PER_SECOND = 4 << 20  # of one response after its first MiB: 125 times as fast as a WAV is played
-HEAD_START = 0.25  # seconds
 WAIT_SECONDS = 2.0  # for a waveform, which is computed at low priority
+Wait = Callable[[int], Awaitable[None]]
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 # The file is untrusted: browsers must treat it as audio and never as a page of this site.
 HEADERS = {
@@ -60,7 +59,7 @@ async def play_call(reading: ApiRequest[AudioQuery]) -> Response:
     await reading.note("audio", [reading.call_id], channel)
     try:
         stored = await _stored(reading, call_record, channel)
-        return await answer(reading.request, stored)
+        return await answer(reading.request, stored, partial(reading.tools.pace.wait, reading.sender.workspace_id))
     except CallError as error:
         if error.retryable:
             sentence = "The stored recording cannot be read now. Retry after Retry-After."
@@ -103,8 +102,11 @@ async def _stored(reading: ApiRequest[Any], call_record: CallRecord, channel: st
     return Stored(path.as_uri(), f'"{sound.name}"', f"{reading.call_id}-{channel}")
 
 
-async def answer(request: Request, stored: Stored) -> Response:
-    """Return 200 with the file, 206 with a part, or 304 if the ETag matches. Raises `NoSuchRange`, `StorageError`."""
+async def answer(request: Request, stored: Stored, wait: Wait) -> Response:
+    """Return 200 with the file, 206 with a part, or 304 if the ETag matches. Raises `NoSuchRange`, `StorageError`.
+
+    `wait` returns when a number of bytes may be sent.
+    """
     file = await asyncio.to_thread(open_stored, stored.uri, stored.key)
     try:
         size, head = await asyncio.to_thread(_size_and_head, file)
@@ -121,7 +123,7 @@ async def answer(request: Request, stored: Stored) -> Response:
         headers["Content-Length"] = str(last - first + 1)
         if part:
             headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-        body = _pieces(file, first, last)
+        body = _pieces(file, first, last, wait)
         return StreamingResponse(body, 206 if part else 200, headers, media_type)
     except BaseException:
         file.close()
@@ -154,13 +156,13 @@ def _size_and_head(file: Any) -> tuple[int, bytes]:
         raise StorageError(f"The stored recording cannot be read ({type(error).__name__}).") from error
 
 
-async def _pieces(file: Any, first: int, last: int) -> AsyncIterator[bytes]:
+async def _pieces(file: Any, first: int, last: int, wait: Wait) -> AsyncIterator[bytes]:
     try:
         await asyncio.to_thread(file.seek, first)
-        sent, size, begin = 0, last - first + 1, time.monotonic()
+        sent, size = 0, last - first + 1
         while sent < size and (piece := await asyncio.to_thread(file.read, min(PIECE, size - sent))):
             sent += len(piece)
+            await wait(len(piece))
             yield piece
-            await asyncio.sleep(sent / MAX_BYTES_PER_SECOND - HEAD_START - (time.monotonic() - begin))
     finally:
         file.close()

@@ -20,7 +20,6 @@ class ApiOptions(BaseModel):
     POLL_SECONDS: ClassVar[float] = 1.0  # between two polls for changes
     SOUND_WAIT_SECONDS: ClassVar[float] = 15.0  # max. wait for decoded audio; then 503 while decoding continues
     MEASURE_WAIT_SECONDS: ClassVar[float] = 5.0  # max. wait for a comparison; then 202 while it continues
-    DECODERS: ClassVar[int] = 2  # recordings decoded at once
     POOL_SIZE: ClassVar[int] = 12  # PostgreSQL connections of a replica, of each of two pools
     QUERY_SECONDS: ClassVar[float] = 5.0  # max. time of a query; then 503
     ASK_SECONDS: ClassVar[float] = 25.0  # max. time to answer a question about calls; the ingress waits for 30 s

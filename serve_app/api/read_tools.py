@@ -13,6 +13,8 @@ from serve_app.answers.asking import AnsweringModel, CallAsker
 from serve_app.api.options import ApiOptions
 from serve_app.api.sound import SoundFolder
 from serve_app.experiments.comparison_cache import ComparisonCache
+from serve_app.http.decoders import Decoders
+from serve_app.http.limits import Pace
 from serve_app.http.worker import Worker
 from serve_app.records.query_embedding import QueryEmbedder
 from serve_app.records.waveform import WaveformCache
@@ -29,6 +31,7 @@ class ReadTools:
     comparisons: ComparisonCache
     worker: Worker
     waveforms: WaveformCache
+    pace: Pace  # of sound
     poster: Poster
     sealer: Sealer
     asker: CallAsker
@@ -49,17 +52,19 @@ async def open_tools(
 ) -> AsyncIterator[ReadTools]:
     """Yield the tools; the model for search by meaning loads in the background. `scratch_root`: see `SoundFolder`."""
     async with AsyncExitStack() as stack:
-        sounds = SoundFolder(scratch_root, decode, options.SOUND_BYTES, options.DECODERS)
+        decoders = Decoders()
+        sounds = SoundFolder(scratch_root, decode, options.SOUND_BYTES, decoders)
         stack.push_async_callback(sounds.close)
+        stack.push_async_callback(decoders.close)
         stack.callback(asyncio.create_task(sounds.remove_unused_forever(database)).cancel)
         questions = QueryEmbedder(embedding, store)
         questions.start()
         stack.callback(questions.close)
         worker = Worker()
         stack.push_async_callback(worker.close)
-        waveforms = WaveformCache(scratch_root, decode)
+        waveforms = WaveformCache(scratch_root, decode, decoders)
         yield ReadTools(
-            *(questions, sounds, ComparisonCache(), worker, waveforms),
+            *(questions, sounds, ComparisonCache(), worker, waveforms, Pace()),
             poster or Poster(WebhookOptions()),
             sealer or Sealer(),
             CallAsker(database, answering or AnsweringModel(), questions, worker),

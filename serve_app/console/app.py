@@ -27,7 +27,6 @@ from serve_app.console import (
 from serve_app.console.guard import Guard
 from serve_app.console.site import STATIC, OpenPage, Page, Site
 from serve_app.http.options import Work
-from serve_app.records.waveform import WaveformCache
 from serve_app.settings import Settings
 
 OPEN_PAGES: dict[str, OpenPage] = {"/sign-in": sign_in.sign_in}
@@ -118,7 +117,6 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         process = settings.process_options()
         process.claim_scratch()
-        site.waveforms = WaveformCache(process.scratch_folder, settings.decode)
         url, pool_size, call_keys = settings.require_database_url(), settings.api.POOL_SIZE, settings.call_keys()
         model = (settings.embedding, settings.checkpoints)
         async with (

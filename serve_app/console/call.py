@@ -225,7 +225,7 @@ async def waveform(visit: Visit) -> Response:
         raise NotFound
     try:
         machine = await read(visit, None, machine=True)  # it is stored in the order of the detected channels
-        peaks = await visit.site.waveforms.get(visit.database, visit.reader, machine, POLL_WAIT_SECONDS)
+        peaks = await visit.site.tools.waveforms.get(visit.database, visit.reader, machine, POLL_WAIT_SECONDS)
     except TimeoutError:
         return Response(status_code=202, headers={"Retry-After": "1"})
     if peaks is None:

@@ -32,7 +32,6 @@ from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from serve_app.api.read_tools import ReadTools
-    from serve_app.records.waveform import WaveformCache
 
 STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies
@@ -92,7 +91,6 @@ class Site:
     lookups: Admission = field(default_factory=lambda: Admission(LOOKUPS, RETRY_SECONDS))
     templates: Environment = field(init=False)
     tools: "ReadTools" = field(init=False)
-    waveforms: "WaveformCache" = field(init=False)
     _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of recently valid sessions
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@ import asyncio
 import io
 import struct
 from collections.abc import Awaitable
+from functools import partial
 
 from starlette.responses import Response
 
@@ -13,10 +14,11 @@ from pipeline.errors import RecordingError, StorageError
 from pipeline.sealed_files import open_stored
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange
-from serve_app.api.sound import CHANNELS, SoundRequest
+from serve_app.api.sound import SoundRequest
 from serve_app.console.call import note, read, what_is_read
 from serve_app.console.conversation import Conversation
 from serve_app.console.site import NotFound, NotUnderstood, Visit
+from serve_app.records.decoding import CHANNELS
 
 _PLAIN = 1  # WAVE_FORMAT_PCM
 MIXED = "mixed"
@@ -74,7 +76,7 @@ async def _sound(visit: Visit, finding: Awaitable[Stored | None]) -> Response:
         stored = await finding
         if stored is None:  # being decoded; the player retries
             return Response(status_code=503, headers={"Retry-After": "2"})
-        return await answer(visit.request, stored)
+        return await answer(visit.request, stored, partial(visit.site.tools.pace.wait, visit.home))
     except NoSuchRange as error:
         return Response(status_code=416, headers=error.headers)
     except (RecordingError, StorageError, OSError):

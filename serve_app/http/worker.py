@@ -1,8 +1,7 @@
-"""A process for the CPU-bound work of requests: long transcripts must not stop the event loop of others.
+"""A process for the CPU-bound work of requests: in a thread, Python's lock would make every other request wait for it.
 
 The process starts with the first job and works on one job at a time, at a low priority. What a job imports, which takes
-seconds, has the normal one: every other job waits for it. The process ends with its parent, whose end closes the pipe
-between them. A lost process is replaced.
+seconds, has the normal one: every other job waits for it. The process ends with its parent. A lost one is replaced.
 """
 
 import asyncio
@@ -13,25 +12,29 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import BinaryIO, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_SECONDS = 60.0  # of one job; then the process is replaced
 NICE = 10
+PARENT_SECONDS = 1.0  # between two checks during a job whether the parent is alive
 _LENGTH = struct.Struct(">Q")
 
 
 class WorkerLost(Exception):
-    """The process ended twice during a job, or the job took longer than `MAX_SECONDS`."""
+    """The process ended twice during a job, or the job took too long."""
 
 
 class Worker:
-    """Runs functions in one other process. Belongs to one event loop."""
+    """Runs functions in one other process. Belongs to one event loop.
 
-    def __init__(self) -> None:
+    `max_seconds`: of one job; then the process is replaced.
+    """
+
+    def __init__(self, max_seconds: float = 60.0) -> None:
+        self._max_seconds = max_seconds
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._jobs: set[asyncio.Task[object]] = set()
@@ -61,7 +64,7 @@ class Worker:
         async with self._turn:
             for last in (False, True):
                 try:
-                    async with asyncio.timeout(MAX_SECONDS):
+                    async with asyncio.timeout(self._max_seconds):
                         answer = await self._exchange(request)
                     break
                 except TimeoutError:
@@ -104,24 +107,27 @@ class Worker:
             await process.wait()
 
 
-def low_priority_threads(count: int) -> ThreadPoolExecutor:
-    """Return threads for work that may take long. They and the processes that they start yield to the event loop."""
-    return ThreadPoolExecutor(count, "low-priority", _lower_priority)
-
-
 def _lower_priority() -> None:
     lowered = max(NICE, os.getpriority(os.PRIO_PROCESS, 0))
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lowered)  # on Linux: of the thread
 
 
+def _result(job: "Future[object]", parent: int) -> object:
+    """Wait for a job. Ends the process if its parent is gone: nobody reads the result."""
+    while not wait([job], PARENT_SECONDS).done:
+        if os.getppid() != parent:
+            os._exit(1)
+    return job.result()
+
+
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Answer jobs until the parent closes the pipe."""
-    jobs = low_priority_threads(1)
+    jobs, parent = ThreadPoolExecutor(1, "low-priority", _lower_priority), os.getppid()
     while len(head := source.read(_LENGTH.size)) == _LENGTH.size:
         module, name, args, kwargs = pickle.loads(source.read(_LENGTH.unpack(head)[0]))  # noqa: S301
         try:
             function = getattr(importlib.import_module(module), name)
-            answer = (True, jobs.submit(function, *args, **kwargs).result())
+            answer = (True, _result(jobs.submit(function, *args, **kwargs), parent))
         except Exception as error:
             answer = (False, error)
         packed = pickle.dumps(answer)

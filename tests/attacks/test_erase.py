@@ -27,6 +27,7 @@ from db.records import erase, file_deletions
 from db.records.erase import CallNotFound, Erased
 from db.workspace import keys
 from db.workspace.admin_log import Actor
+from pipeline.audio.decode.options import DecodeOptions
 from pipeline.domain.speech import Layout, LayoutKind, Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import LeaseLost, StorageError
@@ -41,6 +42,7 @@ from serve_app.conductor.erasure import ErasureLoop
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.options import ErasureOptions, ProcessingOptions
 from serve_app.console.app import build_console
+from serve_app.http.decoders import Decoders
 from serve_app.settings import Settings
 from tests import serving
 from tests.erased import erased_workspace
@@ -348,7 +350,7 @@ async def test_files_that_were_handed_in_are_removed(world: World, tmp_path: Pat
 async def test_decoded_audio_of_an_erased_call_is_removed(world: World, tmp_path: Path) -> None:
     await stored(world, tmp_path / "recordings")
     (row,) = await world.rows("SELECT uri, sha256, size_bytes FROM recordings")
-    sounds = SoundFolder(tmp_path.as_uri(), None, 1 << 30, 1)  # type: ignore[arg-type]
+    sounds = SoundFolder(tmp_path.as_uri(), DecodeOptions(), 1 << 30, Decoders())
     layout = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
     sound = SoundRequest((Recording(0, row["uri"], row["sha256"], row["size_bytes"]),), layout, "mixed")
     sounds._folder().mkdir(exist_ok=True)

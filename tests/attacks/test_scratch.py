@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,54 +19,68 @@ from pipeline.domain.speech import Layout, LayoutKind
 from pipeline.errors import StorageError
 from pipeline.options import ProcessOptions
 from serve_app.api.sound import SoundFolder, SoundRequest
+from serve_app.http.decoders import Decoders
 from tests.recordings import stored
 from tests.synthetic_calls import FOLDER
 
 RECORDING = "02_callback_stereo/call.flac"
 ROOT = Path(__file__).resolve().parents[2]
+SLOWED = """
+    import os, sys, time
+    from pathlib import Path
+
+    if folder := os.environ.get("SIGNALS"):
+        from pipeline.audio.decode import sound
+
+        write = sound.ScratchSink.write
+
+        def interrupted(sink, block):
+            write(sink, block)
+            Path(folder, "working").touch()
+            while not Path(folder, "end").exists():
+                time.sleep(0.05)
+
+        sound.ScratchSink.write = interrupted
+"""
+"""Runs at the start of a process and of its workers, as `sitecustomize`: the first block that is decoded waits."""
 PREPARE = """
-    import asyncio, sys, time
-    from types import SimpleNamespace
+    import asyncio, os, sys, time
+    from pathlib import Path
     from pipeline import scratch
-    from pipeline.audio.decode import sound
     from pipeline.audio.decode.options import DecodeOptions
+    from pipeline.domain.speech import Layout, LayoutKind
     from pipeline.options import ProcessOptions
+    from serve_app.http.decoders import Decoders
     from tests.recordings import stored
     from tests.synthetic_calls import FOLDER
 
     options = ProcessOptions(storage=sys.argv[1])
     recording = stored(FOLDER / "02_callback_stereo/call.flac")
-    write = sound.ScratchSink.write
-
-    def interrupted(sink, block):
-        write(sink, block)
-        print("working", flush=True)
-        if sys.stdin.readline() == "end\\n":
-            sound.ScratchSink.write = write
-        else:
-            time.sleep(600)
-
-    sound.ScratchSink.write = interrupted
 """
 PLAY = """
-    from pipeline.domain.speech import Layout, LayoutKind
     from serve_app.api.sound import SoundFolder, SoundRequest
 
     async def play():
-        sounds = SoundFolder(options.scratch_folder, DecodeOptions(), 1 << 30, 1)
+        decoders = Decoders()
+        sounds = SoundFolder(options.scratch_folder, DecodeOptions(), 1 << 30, decoders)
         request = SoundRequest((recording,), Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), "rep")
         path = await sounds.get(request, "workspace", 600.0)
         assert path.stat().st_size > 44 and recording.sha256 in path.name
+        await decoders.close()
         await sounds.close()
 
     asyncio.run(play())
 """
 DRAW = """
-    from serve_app.records.waveform import compute_waveform
+    from serve_app.records.decoding import compute_waveform
 
-    record = SimpleNamespace(recordings=(recording,), recording_url2=None, layout=None)
-    peaks, _ = compute_waveform(record, options.scratch_folder, DecodeOptions())
-    assert peaks.any()
+    async def draw():
+        decoders, folder = Decoders(), scratch.local_folder(options.scratch_folder).as_uri()
+        order = ((recording,), None, False, folder, DecodeOptions())
+        peaks, _ = await decoders.run("workspace", compute_waveform, *order)
+        assert peaks.any()
+
+    asyncio.run(draw())
 """
 PROCESS = """
     from pipeline.domain.insight import Roster
@@ -88,39 +103,60 @@ RECEIVE = """
 
     with Store(options.storage).receive() as incoming:
         incoming.write(b"RIFF" * 500_000)
-        print("working", flush=True)
-        sys.stdin.readline()
+        Path(os.environ["SIGNALS"], "working").touch()
+        while not Path(os.environ["SIGNALS"], "end").exists():
+            time.sleep(0.05)
 """
 WORK = {"play": PLAY, "draw": DRAW, "process": PROCESS, "receive": RECEIVE}
-Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process, and the folder of what it and the test tell each other."""
+
+    process: "subprocess.Popen[bytes]"
+    signals: Path
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        (self.signals / "end").touch()
+        return self.process.wait(120)
+
+
+Start = Callable[[str, str], Running]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start a process that works with a storage, and wait until it has written a part of its work."""
-    processes: list[subprocess.Popen[str]] = []
+    (tmp_path / "slowed").mkdir()
+    (tmp_path / "slowed" / "sitecustomize.py").write_text(textwrap.dedent(SLOWED))
+    running: list[Running] = []
 
-    def started(action: str, storage: str) -> "subprocess.Popen[str]":
-        code = textwrap.dedent(PREPARE + WORK[action])
-        environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, storage],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        processes.append(process)
-        assert process.stdout is not None and process.stdout.readline() == "working\n"
-        return process
+    def started(action: str, storage: str) -> Running:
+        signals = tmp_path / f"signals-{len(running)}"
+        signals.mkdir()
+        environment = os.environ | {
+            "TMPDIR": str(tmp_path / "tmp"),
+            "PYTHONPATH": f"{tmp_path / 'slowed'}:{ROOT}",
+            "OMP_NUM_THREADS": "1",
+            "SIGNALS": str(signals),
+        }
+        code = textwrap.dedent(PREPARE) + textwrap.dedent(WORK[action])
+        process = subprocess.Popen([sys.executable, "-c", code, storage], env=environment)
+        running.append(Running(process, signals))
+        deadline = time.monotonic() + 60
+        while not (signals / "working").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        return running[-1]
 
     yield started
-    for process in processes:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+    for each in running:
+        each.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -131,16 +167,6 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     yield
     scratch.close()
-
-
-def killed(process: "subprocess.Popen[str]") -> None:
-    process.kill()
-    process.wait()
-
-
-def ended(process: "subprocess.Popen[str]") -> int:
-    process.communicate("end\n" * 1000, timeout=120)
-    return process.returncode
 
 
 def contents(folder: Path) -> list[Path]:
@@ -159,7 +185,7 @@ def test_nothing_of_a_killed_process_remains_once_another_one_starts(
     address = (tmp_path / "recordings").as_uri() if storage == "file" else "memory://recordings"
     dead = start(action, address)
     assert any(path.is_file() and path.suffix != scratch.OWNER for path in contents(tmp_path))
-    killed(dead)
+    dead.kill()
     ProcessOptions(storage=address).claim_scratch()
     scratch.close()
     assert contents(tmp_path) == []
@@ -168,23 +194,23 @@ def test_nothing_of_a_killed_process_remains_once_another_one_starts(
 def test_a_living_neighbor_keeps_its_folder_and_finishes_its_work(start: Start, tmp_path: Path) -> None:
     address = (tmp_path / "recordings").as_uri()
     alive, dead = start("play", address), start("play", address)
-    killed(dead)
+    dead.kill()
     ProcessOptions(storage=address).claim_scratch()
     owners = [path for path in contents(tmp_path) if path.suffix == scratch.OWNER and path.parent.name == "decoded"]
     assert len(owners) == 2  # the neighbor's and this process's
-    assert ended(alive) == 0
+    assert alive.end() == 0
 
 
 def test_two_services_that_share_the_temporary_folder_do_not_sweep_each_other(start: Start, tmp_path: Path) -> None:
     first, second = start("play", "memory://first"), start("receive", "memory://second")
-    assert [ended(first), ended(second)] == [0, 0]
+    assert [first.end(), second.end()] == [0, 0]
     assert contents(tmp_path) == []
 
 
 @pytest.mark.parametrize("action", ["play", "receive"])
 def test_a_process_that_ends_leaves_nothing(start: Start, tmp_path: Path, action: str) -> None:
     address = (tmp_path / "recordings").as_uri()
-    assert ended(start(action, address)) == 0
+    assert start(action, address).end() == 0
     assert contents(tmp_path) == []
 
 
@@ -195,7 +221,7 @@ def test_a_running_process_sweeps_regularly(start: Start, tmp_path: Path, monkey
     dead = start("play", address)
     folder = scratch.local_folder(ProcessOptions(storage=address).scratch_folder)
     assert len(list(folder.parent.iterdir())) == 4
-    killed(dead)
+    dead.kill()
     deadline = time.monotonic() + 30
     while len(list(folder.parent.iterdir())) > 2 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -253,18 +279,17 @@ def test_a_link_in_place_of_the_temporary_root_is_refused(tmp_path: Path) -> Non
 
 
 async def test_sound_for_which_the_disk_has_no_room_is_a_storage_error_and_leaves_nothing(tmp_path: Path) -> None:
-    sounds = SoundFolder(tmp_path.as_uri(), DecodeOptions(), 1 << 30, 1)
+    decoders = Decoders()
+    sounds = SoundFolder(tmp_path.as_uri(), DecodeOptions(), 1 << 30, decoders)
     rep, customer = (
         SoundRequest((stored(FOLDER / RECORDING),), Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), channel)
         for channel in ("rep", "customer")
     )
     path = await sounds.get(rep, "workspace", 60.0)
     assert path is not None
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size - 20, limits[1]))  # decoding fits, its header not
-    try:
-        with pytest.raises(StorageError):
-            await sounds.get(customer, "workspace", 60.0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    room = path.stat().st_size - 20  # decoding fits, its header not
+    await decoders.run("workspace", resource.setrlimit, resource.RLIMIT_FSIZE, (room, room))
+    with pytest.raises(StorageError):
+        await sounds.get(customer, "workspace", 60.0)
+    await decoders.close()
     assert [file for file in path.parent.rglob("*") if file.is_file()] == [path]

@@ -4,11 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 from pathlib import Path
 
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -54,13 +57,45 @@ async def test_a_job_that_kills_its_process_is_given_up_after_the_second_time(wo
     assert await worker.run(json.dumps, [1]) == "[1]"
 
 
-async def test_a_job_over_its_time_ends_with_its_process(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_over_its_time_ends_with_its_process() -> None:
+    worker = Worker(max_seconds=5.0)
     pid = await worker.run(os.getpid)
-    monkeypatch.setattr(workers, "MAX_SECONDS", 0.3)
     with pytest.raises(WorkerLost):
         await worker.run(time.sleep, 60)
-    monkeypatch.undo()
+    assert not psutil.pid_exists(pid)
     assert await worker.run(os.getpid) != pid
+    await worker.close()
+
+
+def test_a_process_ends_with_its_parent_in_the_middle_of_a_job(tmp_path: Path) -> None:
+    code = f"""
+import asyncio, os
+from pathlib import Path
+from serve_app.http.worker import Worker
+
+async def main():
+    worker = Worker()
+    Path({str(tmp_path / "new")!r}).write_text(str(await worker.run(os.getpid)))
+    os.rename({str(tmp_path / "new")!r}, {str(tmp_path / "pid")!r})
+    await worker.run(__import__("time").sleep, 600)
+
+asyncio.run(main())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    try:
+        eventually((tmp_path / "pid").exists)
+    finally:
+        parent.kill()
+        parent.wait()
+    pid = int((tmp_path / "pid").read_text())
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 async def test_the_answer_of_a_canceled_job_is_not_that_of_the_next_one(worker: Worker) -> None:
