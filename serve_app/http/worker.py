@@ -113,7 +113,7 @@ def _lower_priority() -> None:
 
 
 def _result(job: "Future[object]", parent: int) -> object:
-    """Wait for a job. Ends the process if its parent is gone: nobody reads the result."""
+    """Wait for a job. Ends the process if its parent, which would read the result, is gone."""
     while not wait([job], PARENT_SECONDS).done:
         if os.getppid() != parent:
             os._exit(1)
