@@ -294,7 +294,9 @@ async def list_deliveries(
     }
     query = query.where(*(column == value for column, value in conditions.items() if value is not None))
     if call_id is not None:
-        of_call = events.c.call_pk == sa.any_(sa.func.array(sa.select(calls.c.id).where(calls.c.call_id == call_id)))
+        of_call = events.c.call_pk == sa.any_(
+            sa.func.array(sa.select(calls.c.id).where(calls.c.call_id == call_id).scalar_subquery())
+        )
         query = query.where(sa.or_(of_call, sa.and_(events.c.call_pk.is_(None), _call_id == call_id)))
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         rows = (await connection.execute(query)).all()

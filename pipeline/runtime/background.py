@@ -2,12 +2,12 @@
 
 Requests for an engine that the service has go to its replicas. Another engine gets an actor. CPU work gets actors too,
 not tasks: Ray ends idle processes of tasks beyond one for each processor, those of live calls among them, which then
-wait for new ones to start. `close` ends all.
+wait for new ones to start. All background work shares them: a process starts at the normal priority, for seconds.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from pipeline.runtime.workers import RemoteRef, opened
 
 START_SECONDS = 900.0  # for an engine to find room on the cluster, fetch its checkpoint and load
 TRIES = 3  # of a request whose engine dies
+IDLE_SECONDS = 60.0  # before a process without work ends
 RUN = "pipeline.runtime.actors._run"
 ENVIRONMENT = {"SWITCHBOARD_BACKGROUND": "1"}  # Ray separates processes with different environments
 
@@ -82,47 +83,56 @@ class OnDemand:
 
 
 class Processes:
-    """Actors for CPU work, max. `room()`; each runs one function at a time, and is reused."""
+    """Actors for CPU work, max. `room()`; each runs one function at a time, and is reused until it is idle for long."""
 
     def __init__(self, room: Callable[[], int]) -> None:
         self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": ENVIRONMENT})(
             LowPriorityProcess
         )
         self._limiter = TaskLimiter(room)
-        self._idle: list[Any] = []
+        self._idle: list[tuple[float, Any]] = []  # since when; the first is idle for longest
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[Any]:
-        """Yield a process for the block; it is ended if the block raises anything but an error of the function."""
-        async with self._limiter.of():
-            actor = self._idle.pop() if self._idle else self._make.remote(RUN)
+    async def one(self, owner: Hashable) -> AsyncIterator[Any]:
+        """Yield a process for the block; it is ended if the block raises anything but an error of the function.
+
+        Owners take turns.
+        """
+        async with self._limiter.of(owner):
+            actor = self._idle.pop()[1] if self._idle else self._make.remote(RUN)
             try:
                 yield actor
             except (*LOST, asyncio.CancelledError):
                 ray.kill(actor)
                 raise
             except BaseException:
-                self._idle.append(actor)
+                self._rest(actor)
                 raise
             else:
-                self._idle.append(actor)
+                self._rest(actor)
 
-    def close(self) -> None:
-        while self._idle:
-            ray.kill(self._idle.pop())
+    def _rest(self, actor: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle.append((loop.time(), actor))
+        loop.call_later(IDLE_SECONDS, self._end_idle)
+
+    def _end_idle(self) -> None:
+        until = asyncio.get_running_loop().time() - IDLE_SECONDS
+        while self._idle and self._idle[0][0] <= until:
+            ray.kill(self._idle.pop(0)[1])
 
 
 class BackgroundWorkers(RayWorkers):
-    """Workers for background work; see the module. `room`: how many CPU functions run in parallel."""
+    """Workers for background work, which may share `processes`; see the module."""
 
     def __init__(
         self,
         transcriber: DeploymentHandle | OnDemand,
         diarizer: DeploymentHandle | OnDemand,
-        room: Callable[[], int],
+        processes: Processes,
     ) -> None:
         super().__init__(transcriber, diarizer)
-        self._processes = Processes(room)
+        self._processes = processes
 
     @property
     def started(self) -> int:
@@ -130,7 +140,7 @@ class BackgroundWorkers(RayWorkers):
         return sum(isinstance(engine, OnDemand) for engine in (self._transcriber, self._diarizer))
 
     def close(self) -> None:
-        self._processes.close()
+        """End the engines that were started for this work."""
         for engine in (self._transcriber, self._diarizer):
             if isinstance(engine, OnDemand):
                 engine.close()
@@ -144,7 +154,7 @@ class BackgroundWorkers(RayWorkers):
     async def _in_process(self, fn: Callable[..., Any], args: Sequence[Any], remote: bool = False) -> Any:
         for _ in range(TRIES_OF_A_TASK):
             with contextlib.suppress(*LOST):
-                async with self._processes.one() as actor:
+                async with self._processes.one(self) as actor:
                     result = done = None
                     if remote:
                         result, done = actor.run_and_signal.options(num_returns=2).remote(

@@ -125,7 +125,7 @@ Handler = Callable[[ApiRequest[Any]], Awaitable[Response]]
 class Route:
     """A path and method. `answer`: type of the JSON response; `media`: other media types; `body`: type of the body.
 
-    `work`: whose places it takes. Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is
+    `work`: whose places it takes; `cost`: how many requests it counts as. Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is
     accepted. `also`: another scope that suffices; `needs`: the scope in place of these.
     """
 
@@ -139,6 +139,7 @@ class Route:
     method: str = "GET"
     body: Any = None
     admin: bool = False
+    cost: int = 1
     operation: str | None = None
     also: str | None = None
     needs: str | None = None
@@ -155,9 +156,11 @@ class Route:
         return READ if self.method == "GET" else EDIT
 
 
-def admin_route(method: str, path: str, handler: Handler, summary: str, answer: Any, body: Any = None) -> Route:
+def admin_route(
+    method: str, path: str, handler: Handler, summary: str, answer: Any, body: Any = None, cost: int = 1
+) -> Route:
     """Return a route without query parameters that needs the scope `admin`."""
-    return Route(path, handler, summary, answer, method=method, body=body, admin=True)
+    return Route(path, handler, summary, answer, method=method, body=body, admin=True, cost=cost)
 
 
 class Authorizer:
@@ -202,7 +205,7 @@ class Authorizer:
 
     async def _answer(self, request: Request, route: Route, sender: Sender) -> Response:
         try:
-            allowance = self._buckets.take(sender.key_id)
+            allowance = self._buckets.take(sender.key_id, cost=route.cost)
         except TooManyRequests as refused:
             raise TooManyReads(refused.headers) from None
         query = read_query(request.query_params, route.query)

@@ -41,7 +41,8 @@ class ApiOptions(BaseModel):
     per_minute: float = Field(
         1200.0,
         gt=0,
-        description="Requests to the API a minute for one key; a rested key may send a quarter at once.",
+        description="Requests to the API a minute for one key; a rested key may send a quarter at once. "
+        "A new run counts as 60.",
     )
     run_models: tuple[str, ...] = Field(
         (),

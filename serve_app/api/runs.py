@@ -230,6 +230,7 @@ def _verdict(verdict: SystemVerdict | None) -> MetricVerdict | None:
 Plain = ApiRequest[NoQuery]
 
 RUN = "/runs/{run_id:uuid}"
+RUN_COST = 60  # requests: a run of one call takes about as much time of the service
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +330,9 @@ ROUTES = (
         RunComparing,
         RunComparisonQuery,
     ),
-    admin_route("POST", "/runs", create_run, "Create a run of completed calls", CreatedRun, bodies.NewRun),
+    admin_route(
+        "POST", "/runs", create_run, "Create a run of completed calls", CreatedRun, bodies.NewRun, cost=RUN_COST
+    ),
     admin_route("POST", f"{RUN}/cancel", cancel_run, "Cancel a run", Run),
     admin_route("POST", f"{RUN}/promote", promote_run, "Make the results of a run live, atomically", PromotionResult),
     admin_route(

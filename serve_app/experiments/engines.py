@@ -6,7 +6,7 @@ import ray
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.runtime.actors import ClusterCpus
-from pipeline.runtime.background import BackgroundWorkers, OnDemand
+from pipeline.runtime.background import BackgroundWorkers, OnDemand, Processes
 from pipeline.runtime.low_priority import LowPriorityDiarizer, LowPriorityEngine, LowPriorityTranscriber
 from pipeline.runtime.preemption import places
 from pipeline.runtime.workers import Workers
@@ -30,6 +30,7 @@ class ClusterEngines:
         self._environment = environment
         self._cpus = ClusterCpus()
         self._sharing = 1
+        self._processes = Processes(self.room)
 
     def set_peer_count(self, sharing: int) -> None:
         """Set how many processes work on runs on this cluster, this one included."""
@@ -45,7 +46,7 @@ class ClusterEngines:
 
     def workers(self, options: RunOptions) -> Workers:
         """Return workers with these options; engines that the service lacks are started at their first request."""
-        return BackgroundWorkers(self._transcriber(options), self._diarizer(options), self.room)
+        return BackgroundWorkers(self._transcriber(options), self._diarizer(options), self._processes)
 
     def close(self, workers: Workers) -> None:
         """Stop the engines that were started for these workers."""

@@ -88,19 +88,20 @@ class Buckets:
         self._burst = float(burst)
         self._levels: dict[UUID, tuple[float, float]] = {}  # level, when
 
-    def take(self, key: UUID, now: float | None = None) -> Allowance:
-        """Take a token of `key` and return the allowance. Raises `TooManyRequests` with the time of the next token."""
+    def take(self, key: UUID, now: float | None = None, cost: int = 1) -> Allowance:
+        """Take `cost` tokens of `key` and return the allowance. Raises `TooManyRequests` with the time until then."""
         now = time.monotonic() if now is None else now
         level, since = self._levels.get(key, (self._burst, now))
         level = min(self._burst, level + (now - since) * self._per_second)
-        if level < 1.0:
+        cost = min(cost, int(self._burst))
+        if level < cost:
             self._levels[key] = (level, now)
-            wait = max(1, math.ceil((1.0 - level) / self._per_second))
-            raise TooManyRequests(wait, self._allowance(0, wait).headers())
-        self._levels[key] = (level - 1.0, now)
+            wait = max(1, math.ceil((cost - level) / self._per_second))
+            raise TooManyRequests(wait, self._allowance(int(level), wait).headers())
+        self._levels[key] = (level - cost, now)
         if len(self._levels) > self.SWEEP:
             self._sweep(now)
-        remaining = level - 1.0
+        remaining = level - cost
         until = self._burst if remaining >= 1.0 else 1.0
         return self._allowance(int(remaining), math.ceil((until - remaining) / self._per_second))
 

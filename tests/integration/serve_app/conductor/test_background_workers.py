@@ -57,17 +57,22 @@ async def test_an_engine_of_a_run_gives_way_before_its_code_is_imported() -> Non
     engine.close()
 
 
-async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_caller(tmp_path: Path) -> None:
+async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline.runtime import background
     from pipeline.runtime.actors import TaskLost
-    from pipeline.runtime.background import BackgroundWorkers
+    from pipeline.runtime.background import BackgroundWorkers, Processes
 
-    workers = BackgroundWorkers(None, None, lambda: 1)  # type: ignore[arg-type]  # no engine is used
+    shared = Processes(lambda: 1)
+    workers, others = (BackgroundWorkers(None, None, shared) for _ in range(2))  # type: ignore[arg-type]  # no engine
     first, gives_way = await workers.compute(me)
     assert gives_way
     reference = await workers.hold(numbers, 3)
     assert isinstance(reference, RemoteRef) and await workers.compute(together, reference, 7) == [0, 1, 2, 7]
     processes = await asyncio.gather(*(workers.compute(me) for _ in range(4)))
     assert {pid for pid, _ in processes} == {first}, "there is room for one"
+    assert await others.compute(me) == (first, True), "the process of one run is there for the next"
 
     with pytest.raises(CheckpointMissing, match="no such model"):
         await workers.compute(ends, str(tmp_path / "pid"), "fails")
@@ -87,6 +92,7 @@ async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_
         await canceled
     assert await gone(int((tmp_path / "left").read_text()))
 
+    monkeypatch.setattr(background, "IDLE_SECONDS", 1.0)
     last, _ = await workers.compute(me)
-    workers.close()
+    assert await workers.compute(me) == (last, True), "it is idle for less than a second"
     assert await gone(last)

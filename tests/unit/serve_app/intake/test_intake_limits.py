@@ -119,6 +119,18 @@ def test_a_key_with_nothing_left_is_told_when_one_more_is_taken_not_when_all_are
     assert buckets.take(key, now=1.0).remaining == 9
 
 
+def test_what_costs_more_takes_more_of_the_quota_and_leaves_the_rest_to_what_costs_less() -> None:
+    buckets, key = Buckets(600, 100), uuid4()
+    assert buckets.take(key, now=0.0, cost=60).remaining == 40
+    with pytest.raises(problems.TooManyRequests) as refused:
+        buckets.take(key, now=0.0, cost=60)
+    assert refused.value.headers["Retry-After"] == "2"
+    assert refused.value.headers["RateLimit"] == '"key";r=40;t=2'
+    assert buckets.take(key, now=0.0).remaining == 39
+    assert buckets.take(key, now=2.1, cost=60).remaining == 0
+    assert Buckets(600, 30).take(key, now=0.0, cost=60).remaining == 0, "a quota smaller than the cost is not a ban"
+
+
 async def test_above_the_places_of_all_the_answer_is_503_with_retry_after(memory: Memory) -> None:
     memory.keys["sb_other"] = sender("submit", team=uuid4())
     few = Places(total=4, per_workspace=4, per_key=4, waiting=2, seconds=60.0)
