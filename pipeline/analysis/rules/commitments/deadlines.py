@@ -74,10 +74,8 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
 
     Or the day of the other party's answer to the speaker's question.
     """
-    speaker, at = candidate.turn.turn.speaker, max(0, candidate.at - 1)
-    own = turns[at].turn.speaker == speaker  # the turn before goes on: "The eighth, yes." "I'll drive him over."
-    asked, before = turns[at - 1 - own] if at > own else None, turns[max(0, at - own)]
-    words, earlier = before.pack, (*turns[at].sentences * own, *candidate.turn.sentences[: candidate.number])
+    asked, before = turns[candidate.at - 2] if candidate.at > 1 else None, turns[max(0, candidate.at - 1)]
+    speaker, words, earlier = candidate.turn.turn.speaker, before.pack, candidate.turn.sentences[: candidate.number]
     if before.turn.speaker == speaker or any(dates.find(sentence.text, words, now) for sentence in earlier):
         return
     for sentence in before.sentences[::-1]:
@@ -85,7 +83,6 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
         if due is not None and due.day is not None:
             is_deed = candidate.form != FREE and len(candidate.verb) > 1 and candidate.verb[:STEM] in text.lower()
             needed = words.matches("tasks", "needed", text) or (is_deed and text.endswith("?"))
-            needed = needed or dates.proposed(text, words, now) is not None
             promises = (p for key in ("commit", "present") for p in words.patterns("tasks", key))
             is_other = any(
                 not has(words, "idle", match["verb"].lower()) for p in promises for match in p.finditer(text)

@@ -83,14 +83,13 @@ def _chosen(matches: "tuple[_RuleMatch, ...]", text: str, words: Pack, verb: tup
     """
     if verb is None:
         return matches[0]
-    borders = words.patterns("tasks", "border")
 
     def rank(candidate: _RuleMatch) -> tuple[bool, bool, int]:
         _, _, first, last = candidate
         before = text[:first]
         patterns = words.patterns("dates", "attributive")
         is_attribute = any(pattern.search(text[first:last]) or pattern.search(before) for pattern in patterns)
-        joints = (joint.group() for pattern in borders for joint in pattern.finditer(text, last, verb[0]))
+        joints = (joint.group() for p in words.patterns("tasks", "border") for joint in p.finditer(text, last, verb[0]))
         inner = last <= verb[0] and (len(_HEAD.split(before)[-1].split()) > MAX_LEAD or any(map(_WORD.search, joints)))
         return is_attribute, inner, max(first - verb[1], verb[0] - last, 0)
 

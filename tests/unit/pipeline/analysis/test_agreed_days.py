@@ -81,8 +81,6 @@ fr|rep: J'ai le vendredi dix-huit. / customer: C'est bien. / rep: Alors on vous 
 pt|rep: Tenho a sexta-feira, dia dezoito. / customer: Está bem. / rep: Então entregamos na sexta.|2026-09-18
 de|rep: Die Messe ist am Freitag, dem sechsten November. / rep: Ich schicke Ihnen die Karten am Freitag.|2026-09-11
 fr|rep: La matinée est le vingt-cinq septembre. / customer: Bien. / rep: J'envoie les billets vendredi.|2026-09-11
-en|rep: A week from Friday, at two? / customer: Yeah. / customer: Okay, I'll drive him over.|2026-09-18
-de|rep: Freitag in einer Woche, um zwei? / customer: Ja. / customer: Gut, ich bringe ihn hin.|2026-09-18
 """
 
 NAMED_BEFORE = """
