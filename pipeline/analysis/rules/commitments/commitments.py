@@ -6,7 +6,7 @@ probability and an actor.
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, FREE, Candidate, candidates
@@ -15,8 +15,11 @@ from pipeline.analysis.rules.commitments.features import RuleVerdict
 from pipeline.analysis.rules.commitments.replies import answer, is_answered_by_promise
 from pipeline.analysis.rules.commitments.rules import in_call, quoted, ruled_out, to_be_done
 from pipeline.analysis.talk import SpokenTurn, Turns
+from pipeline.language.pack import Pack
 
 NO_DAY = frozenset({"in_months", "in_years", dates.TIME_ONLY})  # rules of what "then" seldom refers to
+NAMED_WITHIN = 8  # turns after "Friday the sixteenth" in which "on Friday" means that day
+SOON = timedelta(weeks=6)  # a later day is seldom meant by its weekday alone
 GREETING = 4  # first turns, where an answering machine greets
 
 Judge = Callable[[Candidate, Turns, RuleVerdict], Candidate | None]
@@ -28,7 +31,9 @@ def commitments(turns: Turns, now: datetime, judge: Judge) -> list[Candidate]:
     accepted: list[Candidate] = []
     agreed: date | None = None
     visit: date | None = None  # the day of the last appointment, which "before then" refers to
+    mentions: list[tuple[int, dates.Due]] = []  # of days, each with its turn
     for at, turn in enumerate(turns):
+        near = [due for mention_at, due in mentions if at - mention_at <= NAMED_WITHIN]
         if turn.turn.machine or _greeting_of_a_machine(turn, at):
             continue
         by_sentence: dict[int, list[Candidate]] = {}
@@ -37,17 +42,28 @@ def commitments(turns: Turns, now: datetime, judge: Judge) -> list[Candidate]:
                 by_sentence.setdefault(candidate.number, []).append(candidate)
         for number, sentence in enumerate(turn.sentences):
             for candidate in by_sentence.get(number, []):
-                settled = _settled(candidate, turns, now, judge)
-                if settled:
+                if settled := _settled(candidate, turns, now, judge):
+                    settled = replace(settled, due=_as_named(settled.due, near, turn.pack, now))
                     accepted.append(settled)
-                    visit = _day_of_visit(settled) or visit
-            due = dates.find(sentence.text, turn.pack, now)
+                    if settled.due and settled.form in ("appointment", "third"):
+                        visit = settled.due.day or visit
+            if due := _as_named(dates.find(sentence.text, turn.pack, now), near, turn.pack, now):
+                mentions.append((at, due))
             agreed = due.day if due and due.day and due.rule not in NO_DAY else agreed
     return accepted
 
 
-def _day_of_visit(settled: Candidate) -> date | None:
-    return settled.due.day if settled.due and settled.form in ("appointment", "third") else None
+def _as_named(due: dates.Due | None, earlier: list[dates.Due], words: Pack, now: datetime) -> dates.Due | None:
+    """Return the due expression with the later day that it repeats: "Friday the 16th". ... "On Friday"."""
+    if due is None or due.day is None or due.rule not in ("weekday", "day"):
+        return due
+    for other in earlier[::-1]:
+        if other.day and due.day < other.day < now.date() + SOON:
+            has_weekday = any(word in other.expression.lower() for word in words.weekdays)
+            same_weekday = has_weekday and other.day.weekday() == due.day.weekday()
+            if same_weekday if due.rule == "weekday" else other.day.day == due.day.day:
+                return replace(due, day=other.day)
+    return due
 
 
 def _greeting_of_a_machine(turn: SpokenTurn, at: int) -> bool:

@@ -7,6 +7,7 @@ from datetime import date, datetime
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, FREE, LISTENER, Candidate, has
 from pipeline.analysis.rules.commitments.titles import MIN_CONTENT, content
+from pipeline.analysis.rules.dates.expressions import correcting
 from pipeline.analysis.talk import Sentence, SpokenTurn, Turns
 from pipeline.language.pack import Pack
 
@@ -48,6 +49,8 @@ def _counted(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
         whole = dates.find(candidate.text, words, now)
         crosses = whole is not None and candidate.first <= whole.first < candidate.last < whole.last
         return replace(candidate, due=whole) if crosses else candidate
+    if corrected := correcting(candidate.text, due.last, words, now):
+        return replace(candidate, due=corrected)
     if due.rule not in {*dates.OF_AGREED, dates.TIME_ONLY}:
         return candidate
     before = [sentence.text for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]]
@@ -60,6 +63,8 @@ def _counted(candidate: Candidate, turns: Turns, now: datetime) -> Candidate:
             again = dates.find(candidate.clause, words, now, earlier.day)
             counted = again.day if again else None
             day = earlier.day if due.rule == dates.TIME_ONLY else counted
+            if day and day < now.date():
+                continue  # "... tonight." - "I'll text you the day before."
             return replace(candidate, due=replace(due, day=day))
     return replace(candidate, due=replace(due, day=None)) if due.rule in ("day_after", "day_before") else candidate
 
@@ -82,6 +87,7 @@ def _needed_by(candidate: Candidate, turns: Turns, now: datetime) -> Iterator[da
             is_other = any(
                 not has(words, "idle", match["verb"].lower()) for p in promises for match in p.finditer(text)
             ) or any(pattern.search(text[: due.first]) for pattern in words.patterns("dates", "attributive"))
+            is_other = is_other or words.matches("tasks", "receive", text)
             is_answer = asked is not None and asked.turn.speaker == speaker and asked.text.endswith("?")
             if is_answer and content(text.replace(due.expression, " "), words) < MIN_CONTENT:
                 needed, is_other = True, False
@@ -129,7 +135,8 @@ def echoed(candidate: Candidate, reply: SpokenTurn, now: datetime) -> bool | Non
 
 def day_of(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None:
     """Return the day in the clause; else in the short sentence after it, in the reply, or in the answer to "when?"."""
-    if candidate.due is None or candidate.due.day is None:
+    due = candidate.due
+    if due is None or due.day is None or (due.rule == dates.TIME_ONLY and due.time):  # "By ten. Tomorrow."
         for due in _days_after(candidate, turns, now):
             return due
     return _taken_back(candidate, now) or moved(candidate, turns, now) or candidate.due
@@ -144,7 +151,7 @@ def _taken_back(candidate: Candidate, now: datetime) -> dates.Due | None:
         return None
     is_dated = dates.find(first.text, candidate.words, now) is not None
     words = candidate.words
-    parts = (*first.text.split(", "), *(sentence.text for sentence in rest))
+    parts = (part for sentence in (first, *rest) for part in sentence.text.split(", "))
     listed = words.words("numbers", "corrections")
     bare = (" ".join(word for word in part.split() if word.lower() not in listed) for part in parts)
     days = (due for part in bare for due in only_day(part, words, now, 0))
@@ -220,12 +227,20 @@ def moved(candidate: Candidate, turns: Turns, now: datetime) -> dates.Due | None
         return None
     proposed: date | None = None
     doubted = False  # whether the other party returns to the day without accepting it
+    around = (
+        () if candidate.form in AGREED_FORMS else candidate.turn.sentences
+    )  # "He'll come on Monday. I'll ring today"
+    others = {due.day for part in around if (due := dates.find(part.text, part.pack, now))} - {candidate.due.day, None}
     for reply in turns[candidate.at + 1 : candidate.at + (DAYS_BACK if candidate.is_bare else 2) + 1]:
         is_same_speaker = reply.turn.speaker == candidate.turn.turn.speaker
+        if not is_same_speaker and reply.pack.matches("tasks", "when", reply.text):
+            return None  # "And when will he come?" asks about something else
         for sentence in reply.sentences:
             due = dates.find(sentence.text, reply.pack, now)
             refused = any(reply.pack.matches("tasks", key, sentence.text) for key in ("refuse", "decline"))
             repeated = due is not None and due.day == candidate.due.day
+            if not is_same_speaker and due is not None and due.day in others:
+                return None
             if not is_same_speaker and (refused or repeated):
                 doubted = doubted or refused or not reply.pack.matches("tasks", "accept", reply.text)
             if due is None or due.day is None or repeated or (refused and not is_same_speaker):

@@ -178,7 +178,7 @@ RULES: dict[str, Callable[[DateMatch], date | None]] = {
     "weekday_weeks": lambda match: _next(match) + timedelta(weeks=match.number or 1),
     "day_month": _day_month,
     "day": _day,
-    "week_of_day": _day,
+    "week_of_day": lambda match: _day_month(match) or _day(match),
     "day_next_month": _day_next_month,
     "nth_weekday": _nth_weekday,
     "last_weekday": _last_weekday,

@@ -79,7 +79,7 @@ def _chosen(matches: "tuple[_RuleMatch, ...]", text: str, words: Pack, verb: tup
     """Return the longest match, or that of the verb.
 
     A match that describes a thing ("the invoice of Monday") comes last; one behind the verb or at the head of its
-    clause comes first, and of those the nearest.
+    clause, without an "and" or "but" between, comes first, and of those the nearest.
     """
     if verb is None:
         return matches[0]
@@ -89,7 +89,8 @@ def _chosen(matches: "tuple[_RuleMatch, ...]", text: str, words: Pack, verb: tup
         before = text[:first]
         patterns = words.patterns("dates", "attributive")
         is_attribute = any(pattern.search(text[first:last]) or pattern.search(before) for pattern in patterns)
-        inner = last <= verb[0] and len(_HEAD.split(before)[-1].split()) > MAX_LEAD
+        joints = (joint.group() for p in words.patterns("tasks", "border") for joint in p.finditer(text, last, verb[0]))
+        inner = last <= verb[0] and (len(_HEAD.split(before)[-1].split()) > MAX_LEAD or any(map(_WORD.search, joints)))
         return is_attribute, inner, max(first - verb[1], verb[0] - last, 0)
 
     return min(matches, key=rank)
@@ -117,14 +118,13 @@ def _rule_matches(straight: str, language: str | None) -> tuple[tuple[_RuleMatch
 
 
 def _not_taken_back(matches: tuple[_RuleMatch, ...], text: str, words: Pack) -> Iterator[_RuleMatch]:
-    """Yield the matches without those that the next one corrects ("on Monday, no, let's say Tuesday"), and without
+    """Yield the matches without those that a later one corrects ("on Monday, no, let's say Tuesday"), and without
     parts of the day next to a day ("on Tuesday, after lunch").
     """
     pattern, parts = _correction(words.language), words.words("dates", "parts_of_day")
     days = [match for match in matches if not _is_part_of_day(match, parts)]
     for match in days or matches:
-        after = min((other[2] for other in matches if other[2] >= match[3]), default=None)
-        if after is None or not pattern.fullmatch(text[match[3] : after]):
+        if not any(pattern.fullmatch(text[match[3] : other[2]]) for other in matches if other[2] >= match[3]):
             yield match
 
 
@@ -141,6 +141,15 @@ def _correction(language: str | None) -> re.Pattern[str]:
     reason = r"(?:(?:[\w']+ ){0,6}[\w']+[,.] )?(?:[\w']+ ){0,2}"  # "on Monday, no, he's off then, Tuesday"
     before = r"[,.…–-]+ (?:\w{1,4},? )?"
     return re.compile(rf"(?:{before}{chain}(?:, |[.…–-]+ | )| {chain}, ){reason}", re.IGNORECASE)
+
+
+def correcting(text: str, last: int, words: Pack, now: datetime) -> Due | None:
+    """Return the day that corrects the one before character `last`: "on Friday, no, I'm paid on Thursday"."""
+    straight = straighten(text)
+    for rule, match, first, end in _rule_matches(straight, words.language)[0]:
+        if first >= last and _correction(words.language).fullmatch(straight[last:first]):
+            return Due(straight[first:end], first, end, _resolve(rule, match, words, now, None), rule=rule)
+    return None
 
 
 def is_correction(text: str, words: Pack) -> bool:

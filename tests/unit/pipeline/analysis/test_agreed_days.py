@@ -66,6 +66,21 @@ fr|rep: Je vous envoie le rapport le dix... enfin non, plutôt le douze, comme �
 pt|rep: Mando-lhe o relatório na quinta, não, na sexta.|2026-09-11
 en|rep: I'll send you the report on Thursday, and no, we don't open on Friday.|2026-09-10
 en|rep: The twelfth is when we moved. Then I'll send you the report tomorrow.|2026-09-09
+es|rep: Le mando el acta, a ver, hoy no… pasado mañana sin falta.|2026-09-10
+pt|customer: Pago na sexta, não, meu salário cai na quinta, pago na quinta.|2026-09-10
+de|customer: Ich zahle am Freitag, nein, mein Lohn kommt am Donnerstag, ich zahle am Donnerstag.|2026-09-10
+es|rep: Va mi hermano el lunes día catorce. No, espera, que ese día no puede. El martes, por la tarde.|2026-09-15
+de|rep: Der Notdienst wird heute noch beauftragt. / customer: Und wann kommt da einer? / rep: Morgen früh.|2026-09-08
+"""
+
+SAID_AGAIN = """
+en|rep: I have Friday the eighteenth. / customer: Friday's good. / rep: Right, we'll deliver on Friday.|2026-09-18
+de|rep: Ich hätte Freitag, den achtzehnten. / customer: Das passt. / rep: Gut, wir liefern am Freitag.|2026-09-18
+es|rep: Tengo el viernes dieciocho. / customer: Me va bien. / rep: Pues se lo llevamos el viernes.|2026-09-18
+fr|rep: J'ai le vendredi dix-huit. / customer: C'est bien. / rep: Alors on vous livre vendredi.|2026-09-18
+pt|rep: Tenho a sexta-feira, dia dezoito. / customer: Está bem. / rep: Então entregamos na sexta.|2026-09-18
+de|rep: Die Messe ist am Freitag, dem sechsten November. / rep: Ich schicke Ihnen die Karten am Freitag.|2026-09-11
+fr|rep: La matinée est le vingt-cinq septembre. / customer: Bien. / rep: J'envoie les billets vendredi.|2026-09-11
 """
 
 NAMED_BEFORE = """
@@ -129,7 +144,7 @@ def _days(language: str, turns: str) -> set[str | None]:
     return {task["due_date"] for task in TasksStep().run(material).value["tasks"]}
 
 
-@pytest.mark.parametrize("rows", [NEEDED, PROPOSED, CORRECTED, NAMED_BEFORE, HALF_SENTENCES])
+@pytest.mark.parametrize("rows", [NEEDED, PROPOSED, CORRECTED, SAID_AGAIN, NAMED_BEFORE, HALF_SENTENCES])
 def test_the_agreed_day_is_the_day_of_the_promise(rows, subtests):
     for row in rows.strip().splitlines():
         language, turns, day = row.split("|")

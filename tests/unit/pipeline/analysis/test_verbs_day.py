@@ -20,6 +20,13 @@ es|Le llamo mañana por lo de la revisión del lunes catorce de septiembre.|2026
 es|Le mando el viernes la factura del tres de agosto.|2026-09-11
 fr|Je vous rappelle demain pour la visite du lundi quatorze septembre.|2026-09-09
 fr|Je vous envoie vendredi la facture du trois août.|2026-09-11
+en|She hears on Thursday, so I'll let you know by Friday.|2026-09-11
+de|Ich bin am dritten wieder da, aber ich stecke Ihnen den Plan morgen in die Post.|2026-09-09
+es|Vuelvo el día tres, pero le mando el plano mañana.|2026-09-09
+pt|Volto no dia três, mas mando-lhe a planta amanhã.|2026-09-09
+de|Die Rechnung schicke ich Ihnen morgen, zahlbar innert dreißig Tagen.|2026-09-09
+es|Le mando la factura mañana, pagadera en treinta días.|2026-09-09
+fr|Je vous envoie la facture demain, payable sous trente jours.|2026-09-09
 """
 
 TOLD = """
@@ -58,6 +65,34 @@ fr|Vous avez dix jours pour le renvoyer.|2026-09-18
 fr|Cela prend jusqu'à trois semaines.|2026-09-29
 fr|Je vous l'envoie juste après cet appel.|2026-09-08
 fr|Dans la deuxième semaine d'octobre.|2026-10-09
+en|I'll do it on my lunch break.|2026-09-08
+en|You'll have it in, it's about ten business days.|2026-09-22
+en|I'll have it to you by five.|2026-09-08
+en|I'll call back in a quarter of an hour.|2026-09-08
+en|The week of the twenty-seventh of October.|2026-10-27
+en|We have lunch in the cafeteria.|-
+de|Ich sag's ihm in der Mittagspause.|2026-09-08
+de|Ich schicke es, sobald ich aufgelegt hab.|2026-09-08
+de|Die Rechnung kommt bis Ende vom Monat.|2026-09-30
+de|Ich rufe in einer Dreiviertelstunde an.|2026-09-08
+es|Se lo mando a la hora de comer.|2026-09-08
+es|Se lo mando apenas cortemos.|2026-09-08
+es|Se lo pago de aquí al treinta.|2026-09-30
+es|Tarda unos diez días hábiles.|2026-09-22
+es|La semana del veintisiete de octubre.|2026-10-27
+fr|Je vous l'envoie à la pause de midi.|2026-09-08
+fr|Je vous l'envoie dès que je raccroche.|2026-09-08
+fr|Je vous rappelle dans dix petites minutes.|2026-09-08
+fr|La semaine du vingt-sept octobre.|2026-10-27
+pt|Mando na hora do almoço.|2026-09-08
+pt|Mando assim que eu desligar.|2026-09-08
+pt|Mando em dez minutinhos.|2026-09-08
+pt|A senhora tem o carro sexta até as cinco.|2026-09-11
+de|Am Freitag geht's, am Montag nicht.|2026-09-11
+es|El lunes no puedo.|-
+fr|Pas aujourd'hui, après-demain.|2026-09-10
+pt|Hoje já não, mas amanhã.|2026-09-09
+es|Hoy no más.|2026-09-08
 """
 
 
