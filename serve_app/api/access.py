@@ -125,8 +125,9 @@ Handler = Callable[[ApiRequest[Any]], Awaitable[Response]]
 class Route:
     """A path and method. `answer`: type of the JSON response; `media`: other media types; `body`: type of the body.
 
-    `work`: whose places it takes; `cost`: how many requests it counts as. Reads need the scope `read`, writes `edit`; with `admin`, only the scope `admin` is
-    accepted. `also`: another scope that suffices; `needs`: the scope in place of these.
+    `work`: whose places it takes; `cost`: how many requests it counts as. Reads need the scope `read`, writes `edit`;
+    with `admin`, only the scope `admin` is accepted. `also`: another scope that suffices; `needs`: the scope in their
+    place.
     """
 
     path: str

@@ -173,7 +173,7 @@ def test_every_case_is_well_formed() -> None:
         if problems:
             faults[f"{path.parent.name}/{path.stem}"] = problems
     assert faults == {}
-    assert len(seen) == 520
+    assert len(seen) == 560
 
 
 def test_a_wrong_date_is_a_fault() -> None:
