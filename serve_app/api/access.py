@@ -181,7 +181,7 @@ class Authorizer:
         self._options = options
         self._shared = (options, tools, check_run, voices, receiver)
         self._source = source
-        self._places = {work: Admission(places, options.RETRY_AFTER_SECONDS) for work, places in options.PLACES.items()}
+        self._places = {work: Admission(places, options.retry_after(work)) for work, places in options.PLACES.items()}
         self._buckets = Buckets(options.per_minute, options.burst)
         self._late_refusals = LateRefusals(options.LATE_REFUSALS)
         self._keys = Authenticator(

@@ -11,7 +11,8 @@ class ApiOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     BURST_SECONDS: ClassVar[float] = 15.0  # burst of an idle key: its rate over this time
-    RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
+    RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After where no place is free
+    STREAM_RETRY_SECONDS: ClassVar[int] = 20  # the same for streams, which last; the ingress waits for 30 s
     LATE_REFUSALS: ClassVar[int] = 256  # that wait because their keys did not; a quarter of REQUESTS
     UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0  # as for submissions
     STREAM_SECONDS: ClassVar[float] = 600.0  # then a stream of events ends; the client resumes it
@@ -49,6 +50,10 @@ class ApiOptions(BaseModel):
         description="Models with which runs that were created over HTTP may start engines: "
         "whisper-tiny.en,campplus. Unset: such runs use the engines of the service.",
     )
+
+    def retry_after(self, work: Work) -> int:
+        """Return the Retry-After in seconds where no place for this work is free."""
+        return self.STREAM_RETRY_SECONDS if work is Work.STREAM else self.RETRY_AFTER_SECONDS
 
     @property
     def burst(self) -> int:
