@@ -75,9 +75,9 @@ def served(
 
 
 @asynccontextmanager
-async def asking(url: str) -> AsyncIterator[Callable[..., Awaitable[httpx.Response]]]:
+async def asking(url: str, options: ApiOptions = UNLIMITED) -> AsyncIterator[Callable[..., Awaitable[httpx.Response]]]:
     """Yields what sends a request to the API: `ask(method, path, key, **body)`."""
-    with served(url) as base:
+    with served(url, options) as base:
         async with httpx.AsyncClient(base_url=base, timeout=60) as client:
 
             async def ask(method: str, path: str, key: str, /, **body: Any) -> httpx.Response:

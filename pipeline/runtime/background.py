@@ -102,8 +102,10 @@ class Processes:
             actor = self._idle.pop()[1] if self._idle else self._make.remote(RUN)
             try:
                 yield actor
-            except (*LOST, asyncio.CancelledError):
+            except (*LOST, asyncio.CancelledError) as error:
                 ray.kill(actor)
+                if isinstance(error, LOST):  # with its node, and idle ones too: a new try would find the next dead one
+                    self._end_idle(after=0.0)
                 raise
             except BaseException:
                 self._rest(actor)
@@ -116,8 +118,8 @@ class Processes:
         self._idle.append((loop.time(), actor))
         loop.call_later(IDLE_SECONDS, self._end_idle)
 
-    def _end_idle(self) -> None:
-        until = asyncio.get_running_loop().time() - IDLE_SECONDS
+    def _end_idle(self, after: float | None = None) -> None:
+        until = asyncio.get_running_loop().time() - (IDLE_SECONDS if after is None else after)
         while self._idle and self._idle[0][0] <= until:
             ray.kill(self._idle.pop(0)[1])
 

@@ -230,7 +230,7 @@ def _verdict(verdict: SystemVerdict | None) -> MetricVerdict | None:
 Plain = ApiRequest[NoQuery]
 
 RUN = "/runs/{run_id:uuid}"
-RUN_COST = 60  # requests: a run of one call takes about as much time of the service
+RUN_COST = 60  # requests: only the calls of a run are processed at a low priority, not what begins and ends it
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ import pytest
 from db.experiments import runs
 from db.workspace import keys
 from pipeline.asr.engine import AsrOptions
+from serve_app.api.options import ApiOptions
+from serve_app.api.runs import RUN_COST
 from serve_app.experiments.configuration import GROUPS, OPERATOR_SETTINGS, SettingRefused, _settings_of, check
 from serve_app.settings import Settings
 from tests.finished import finished
@@ -98,3 +100,17 @@ async def test_a_tenants_admin_creates_no_such_run(world: World, postgres_url: s
         assert await runs.list_runs(world.database, world.workspace_id) == []
         accepted = await ask("POST", "/runs", secret, name="plain", settings={"safety": {"second_pass": False}})
         assert accepted.status_code == 201, accepted.text
+
+
+async def test_new_runs_use_up_a_keys_requests_sooner_than_reads(world: World, postgres_url: str) -> None:
+    await finished(world)
+    _, secret = await keys.create(world.database, world.workspace_id, None, ["read", "admin"], "tenant")
+    options, created = ApiOptions(), 0
+    allowed = options.burst // RUN_COST
+    async with asking(postgres_url, options) as ask:
+        while (answer := await ask("POST", "/runs", secret, name=f"run-{created}")).status_code == 201:
+            created += 1
+            assert created < 4 * allowed, "a new run is as cheap as a read"
+        assert answer.status_code == 429 and 1 <= int(answer.headers["Retry-After"]) <= 3
+        assert created >= allowed and len(await runs.list_runs(world.database, world.workspace_id)) == created
+        assert (await ask("GET", "/runs", secret)).status_code == 200

@@ -83,6 +83,13 @@ async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_
     second, _ = await workers.compute(me)
     assert second != first
 
+    many = BackgroundWorkers(None, None, Processes(lambda: 4))  # type: ignore[arg-type]
+    idle = {pid for pid, _ in await asyncio.gather(*(many.compute(me) for _ in range(4)))}
+    assert len(idle) == 4
+    for pid in idle:
+        os.kill(pid, 9)
+    assert (await many.compute(me))[0] not in idle, "not tried in one dead process after the other"
+
     canceled = asyncio.create_task(workers.compute(ends, str(tmp_path / "left"), "sleeps"))
     async with asyncio.timeout(60):
         while not (tmp_path / "left").exists():
