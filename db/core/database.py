@@ -182,9 +182,10 @@ class Database:
             sqlalchemy_url(url),
             pool_pre_ping=True,
             pool_size=pool_size,
+            pool_use_lifo=True,  # few connections, which have planned the statements, rather than all in turns
             max_overflow=0,
             pool_timeout=30,
-            connect_args=SOCKET,
+            connect_args={**SOCKET, "prepare_threshold": 1},  # planning takes longer than most statements
             json_serializer=dump_json,
             hide_parameters=True,  # a logged statement must not contain signed addresses and transcripts
             execution_options={"call_keys": call_keys},

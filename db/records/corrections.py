@@ -3,7 +3,6 @@
 `edits` has the edits, `corrections` their result: `pipeline.domain.edits` is the rule.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.core.off_loop import off_loop, words_of
 from db.core.tables import (
     PRESENT,
     api_keys,
@@ -161,7 +161,8 @@ class EditRows:
 async def load_all(connection: AsyncConnection, machine: dict[int, Transcript | None]) -> dict[int, EditedCall]:
     """Return several calls as `load` does, by the row's id."""
     stored = await edit_rows(connection, list(machine))
-    return {pk: await asyncio.to_thread(stored[pk].applied_to, transcript) for pk, transcript in machine.items()}
+    words = sum(map(words_of, machine.values()))
+    return {pk: await off_loop(words, stored[pk].applied_to, transcript) for pk, transcript in machine.items()}
 
 
 async def edit_rows(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[int, EditRows]:

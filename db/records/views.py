@@ -1,6 +1,5 @@
 """Read models of calls: plain frozen dataclasses. Recording addresses have no signatures."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import EVERY_WORKSPACE, Database
+from db.core.off_loop import STORED_WORD, off_loop
 from db.core.rows import filter_by, read
 from db.core.tables import (
     PRESENT,
@@ -22,6 +22,7 @@ from db.core.tables import (
     corrections,
     findings,
     jobs,
+    legal_holds,
     recordings,
     submissions,
     task_marks,
@@ -214,7 +215,9 @@ _RECORD_COLUMNS = (
     *(calls.c[name] for name in ("warnings", "analysis_warnings", "analyzed_at", "failed_at")),
     (calls.c.recordings_expired == calls.c.job_id).is_(sa.true()).label("recordings_expired"),
     (calls.c.content_expired == calls.c.job_id).is_(sa.true()).label("content_expired"),
-    sa.literal_column("ARRAY(SELECT reason FROM holds_on(calls))").label("legal_holds"),
+    sa.exists(
+        sa.select(1).where(legal_holds.c.workspace_id == calls.c.workspace_id, legal_holds.c.released_at.is_(None))
+    ).label("has_legal_holds"),
     CONTENT,
 )
 
@@ -224,7 +227,8 @@ _ACTION = TypeAdapter(Action)
 
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
     keys = call_keys.of(connection)
-    machine_transcript = await asyncio.to_thread(lambda: parsed(keys.open_text(row.content)))
+    words = len(row.content or "") // STORED_WORD
+    machine_transcript = await off_loop(words, lambda: parsed(keys.open_text(row.content)))
     has_transcript = machine_transcript is not None  # findings of a recording that has been replaced are not shown
     edited = await edits.load(connection, row.id, machine_transcript)
     transcript = machine_transcript if machine else edited.transcript
@@ -261,9 +265,17 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         request_ids=tuple(request for *_, request in bodies if request),
         recordings_expired=row.recordings_expired,
         content_expired=row.content_expired and not has_transcript,  # a run may have been promoted since
-        legal_holds=tuple(row.legal_holds),
+        legal_holds=await _hold_reasons(connection, row.id) if row.has_legal_holds else (),
         redaction=transcript.redaction if transcript else None,
     )
+
+
+async def _hold_reasons(connection: AsyncConnection, call_pk: int) -> tuple[str, ...]:
+    """Return the reasons of the holds that cover a call: in `_RECORD_COLUMNS`, planning it would cost most."""
+    query = sa.text(
+        "SELECT h.reason FROM calls c CROSS JOIN LATERAL holds_on(c) h WHERE c.id = :call ORDER BY h.set_at, h.id"
+    )
+    return tuple(await connection.scalars(query, {"call": call_pk}))
 
 
 def _answers(call_findings: Sequence[Finding], edited: EditedCall | None) -> WorkspaceAnswers:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
 from db.core.rows import read
@@ -37,15 +38,14 @@ class Change:
 _CHANGE_FIELDS = tuple(calls.c[name] for name in Change.__dataclass_fields__)
 
 
-async def changes_since(database: Database, reader: Reader, after: datetime) -> list[Change]:
-    """Return calls that changed after a time, the earliest change first."""
+async def _changes_since(connection: AsyncConnection, workspace_id: UUID, after: datetime) -> list[Change]:
     query = (
         sa.select(*_CHANGE_FIELDS)
-        .where(calls.c.workspace_id == reader.workspace_id, calls.c.updated_at > after)
+        .where(calls.c.workspace_id == workspace_id, calls.c.updated_at > after)
         .order_by(calls.c.updated_at, calls.c.id)
         .limit(MAX_CHANGES)
     )
-    return [read(Change, row) for row in await database.rows(reader, query)]
+    return [read(Change, row) for row in await connection.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Deletion:
         return self.deleted_at
 
 
-async def deletions_since(database: Database, reader: Reader, after: datetime) -> list[Deletion]:
+async def _deletions_since(connection: AsyncConnection, workspace_id: UUID, after: datetime) -> list[Deletion]:
     """Return the calls erased after a time, the earliest first, as long as their events are stored."""
     data = events.c.data
     query = (
@@ -70,11 +70,11 @@ async def deletions_since(database: Database, reader: Reader, after: datetime) -
             sa.cast(data["teamId"].astext, sa.Uuid()).label("team_id"),
             events.c.at.label("deleted_at"),
         )
-        .where(events.c.workspace_id == reader.workspace_id, events.c.call_pk.is_(None), events.c.at > after)
+        .where(events.c.workspace_id == workspace_id, events.c.call_pk.is_(None), events.c.at > after)
         .order_by(events.c.at)
         .limit(MAX_CHANGES)
     )
-    return [read(Deletion, row) for row in await database.rows(reader, query)]
+    return [read(Deletion, row) for row in await connection.execute(query)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,12 @@ class Changes:
 
 async def read_changes(database: Database, reader: Reader, after: datetime) -> Changes:
     """Return the changes and deletions after a time."""
-    present: datetime = (await database.column(reader, sa.select(sa.func.now())))[0]
-    parts: list[Sequence[Change | Deletion]] = [
-        await changes_since(database, reader, after),
-        await deletions_since(database, reader, after),
-    ]
+    async with database.transaction(reader) as connection:
+        present: datetime = (await connection.execute(sa.select(sa.func.now()))).scalar_one()
+        parts: list[Sequence[Change | Deletion]] = [
+            await _changes_since(connection, reader.workspace_id, after),
+            await _deletions_since(connection, reader.workspace_id, after),
+        ]
     full = [part[-1].at for part in parts if len(part) == MAX_CHANGES]
     end = min(full, default=present - OVERLAP)
     changes = sorted((change for part in parts for change in part), key=lambda change: change.at)

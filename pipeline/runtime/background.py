@@ -2,11 +2,13 @@
 
 Requests for an engine that the service has go to its replicas. Another engine gets an actor. CPU work gets actors too,
 not tasks: Ray ends idle processes of tasks beyond one for each processor, those of live calls among them, which then
-wait for new ones to start. All background work shares them: a process starts at the normal priority, for seconds.
+wait for new ones to start. All background work shares them, because a start takes seconds of a processor.
 """
 
 import asyncio
 import contextlib
+import shlex
+import sys
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,7 +36,12 @@ START_SECONDS = 900.0  # for an engine to find room on the cluster, fetch its ch
 TRIES = 3  # of a request whose engine dies
 IDLE_SECONDS = 60.0  # before a process without work ends
 RUN = "pipeline.runtime.actors._run"
-ENVIRONMENT = {"SWITCHBOARD_BACKGROUND": "1"}  # Ray separates processes with different environments
+START_NICE = 10  # until a process gives way to all others: Ray waits 60 s for it to start, also on a busy node
+
+
+def _environment(variables: dict[str, str]) -> dict[str, Any]:
+    """Return a runtime environment with these variables, whose processes already start at a lower priority."""
+    return {"env_vars": variables, "py_executable": f"nice -n {START_NICE} {shlex.quote(sys.executable)}"}
 
 
 class OnDemand:
@@ -44,7 +51,7 @@ class OnDemand:
         self, kind: type[LowPriorityEngine], arguments: Sequence[Any], gpus: float, env: dict[str, str]
     ) -> None:
         """`arguments`: of `kind`."""
-        self._make = ray.remote(num_cpus=0, num_gpus=gpus, runtime_env={"env_vars": env})(kind)
+        self._make = ray.remote(num_cpus=0, num_gpus=gpus, runtime_env=_environment(env))(kind)
         self._arguments = tuple(arguments)
         self._actor: Any = None
 
@@ -86,7 +93,7 @@ class Processes:
     """Actors for CPU work, max. `room()`; each runs one function at a time, and is reused until it is idle for long."""
 
     def __init__(self, room: Callable[[], int]) -> None:
-        self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": ENVIRONMENT})(
+        self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env=_environment({}))(
             LowPriorityProcess
         )
         self._limiter = TaskLimiter(room)

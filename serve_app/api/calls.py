@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from starlette.responses import Response
 
 from db.core.database import ANSWER_SECONDS
+from db.core.off_loop import off_loop, words_of
 from db.core.pages import Page
 from db.queue import backlog, retries
 from db.records import views
@@ -157,7 +158,7 @@ async def show_call(reading: ApiRequest[queries.RecordQuery]) -> Response:
     call_record = await record(reading)
     if call_record.transcript is not None:
         await reading.note("record", [reading.call_id])
-    return await asyncio.to_thread(json_answer, reading, call_record)
+    return await off_loop(words_of(call_record.transcript), json_answer, reading, call_record)
 
 
 async def show_transcript(reading: ApiRequest[queries.TranscriptQuery]) -> Response:
@@ -171,7 +172,7 @@ async def show_transcript(reading: ApiRequest[queries.TranscriptQuery]) -> Respo
         raise NotReady
     await reading.note("transcript", [reading.call_id], form)
     if form == "json":
-        return await asyncio.to_thread(json_answer, reading, transcript)
+        return await off_loop(words_of(transcript), json_answer, reading, transcript)
     body = (await asyncio.to_thread(transcripts.FORMATS[form], transcript)).encode("utf-8", "replace")
     headers = {
         "Content-Disposition": f'inline; filename="{reading.call_id}.{form}"',

@@ -29,7 +29,7 @@ class ApiOptions(BaseModel):
     # Places per kind of work, so that neither a workspace nor a key can take all.
     PLACES: ClassVar[dict[Work, Places]] = {
         Work.READ: Places(total=8, per_workspace=6, per_key=4, waiting=32, seconds=5.0),
-        Work.SEARCH: Places(total=3, per_workspace=2, per_key=1, waiting=8, seconds=5.0, rest=2.0),
+        Work.SEARCH: Places(total=3, per_workspace=2, per_key=1, waiting=8, seconds=5.0, rest=3.0),
         Work.ASK: Places(total=6, per_workspace=3, per_key=2, waiting=4, seconds=5.0),
         Work.SOUND: Places(total=32, per_workspace=16, per_key=4, waiting=12, seconds=5.0),
         Work.WRITE: Places(total=64, per_workspace=32, per_key=8, waiting=0, seconds=0.0),

@@ -56,6 +56,24 @@ async def test_a_commit_waits_for_the_disk_whatever_the_database_says(world: Wor
         await database.close()
 
 
+async def test_a_connection_that_has_planned_a_statement_is_taken_first(world: World) -> None:
+    """To plan what a record needs takes longer than to run it, and each connection plans for itself."""
+    database = await Database.open(world.database.url, pool_size=3)
+    pid = sa.text("SELECT pg_backend_pid()")
+    plans = sa.text("SELECT count(*) FROM pg_prepared_statements WHERE statement ~ '^SELECT pg_backend_pid'")
+    try:
+        everywhere = [database.transaction(EVERY_WORKSPACE) for _ in range(3)]
+        connections = [await opening.__aenter__() for opening in everywhere]
+        several = {await connection.scalar(pid) for connection in connections}
+        for opening in everywhere:
+            await opening.__aexit__(None, None, None)
+        later = [await database.first(EVERY_WORKSPACE, pid) for _ in range(6)]
+        assert len(several) == 3 and len({row[0] for row in later}) == 1
+        assert (await database.first(EVERY_WORKSPACE, plans))[0] == 1
+    finally:
+        await database.close()
+
+
 async def test_what_a_node_holds_is_let_go_within_the_time_of_a_lease_when_it_vanishes(world: World) -> None:
     """Otherwise the node that takes over its calls waits for its locks, and so do submissions."""
     (row,) = await world.rows(

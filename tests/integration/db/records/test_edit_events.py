@@ -39,7 +39,9 @@ async def test_an_edit_is_delivered_as_the_schema_says_and_told_to_streams(world
     jsonschema.validate(json.loads(taken.body), payload.schema())
     event = payload.adapter().validate_json(taken.body)
     assert (type(event).__name__, event.data.call_id, event.data.status) == ("CallEdited", call_id, "completed")
-    assert [change.call_id for change in await changes.changes_since(world.database, reader, before)] == [call_id]
+    assert [change.call_id for change in (await changes.read_changes(world.database, reader, before)).items] == [
+        call_id
+    ]
 
 
 async def test_each_edit_undo_and_tick_is_one_event_and_nothing_else_is(world: World) -> None:

@@ -57,6 +57,22 @@ async def test_an_engine_of_a_run_gives_way_before_its_code_is_imported() -> Non
     engine.close()
 
 
+class Niceness:
+    async def now(self) -> int:
+        return os.nice(0)
+
+
+async def test_a_background_process_starts_at_a_lower_priority() -> None:
+    """Ray and its actor take seconds to import: until then nothing of ours could lower it."""
+    import ray
+
+    from pipeline.runtime.background import START_NICE, _environment
+
+    actor = ray.remote(num_cpus=0, runtime_env=_environment({}))(Niceness).remote()
+    assert await actor.now.remote() >= START_NICE
+    ray.kill(actor)
+
+
 async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
