@@ -271,7 +271,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
 
 
 async def _hold_reasons(connection: AsyncConnection, call_pk: int) -> tuple[str, ...]:
-    """Return the reasons of the holds that cover a call: in `_RECORD_COLUMNS`, planning it would cost most."""
+    """Return the reasons of the holds on a call. As a column of the record, they took most of its query's planning."""
     query = sa.text(
         "SELECT h.reason FROM calls c CROSS JOIN LATERAL holds_on(c) h WHERE c.id = :call ORDER BY h.set_at, h.id"
     )

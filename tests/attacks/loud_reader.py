@@ -66,7 +66,7 @@ class LoudReader:
                     async for _ in answer.aiter_raw():
                         pass
                     if answer.status_code in (429, 503):
-                        await asyncio.sleep(1.0)  # a fifth of what Retry-After says
+                        await asyncio.sleep(1.0)  # much less than Retry-After says
 
     async def _dribble(self, path: str, with_key: bool) -> None:
         url = urlsplit(self.origin)

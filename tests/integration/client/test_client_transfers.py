@@ -92,6 +92,19 @@ async def test_waiting_ends_at_its_time(desk: Desk) -> None:  # noqa: F811
     assert isinstance(caught.value, switchboard.WaitTimedOut) and caught.value.pending == {call_id}
 
 
+async def test_waiting_ends_at_its_time_where_the_record_does_not_arrive(desk: Desk) -> None:  # noqa: F811
+    call_id = await received(desk.world)
+
+    def lose(sent: httpx.Request) -> None:
+        if sent.url.path.endswith(str(call_id)):
+            time.sleep(sent.extensions["timeout"]["read"])
+            raise httpx.ReadTimeout("timed out", request=sent)
+
+    with httpx.Client(event_hooks={"request": [lose]}) as http, pytest.raises(switchboard.WaitTimedOut) as caught:
+        Client(desk.base, desk.key, http=http).wait(call_id, timeout=1.2)
+    assert caught.value.pending == {call_id}
+
+
 async def test_many_calls_are_waited_for_over_streams_that_are_cut(
     desk: Desk,  # noqa: F811
     cut: tuple[Proxy, Client],

@@ -57,6 +57,8 @@ class AsyncFollowing:
                         due = sorted(pending) if is_new else []
                     for call_id in due:
                         record = await self._record(call_id, deadline)
+                        if record is None:
+                            raise WaitTimedOut(timeout, pending)
                         report(record.call)
                         if record.call.status in ENDED:
                             pending.discard(call_id)
@@ -109,9 +111,15 @@ class AsyncFollowing:
                 raise
         await async_sleep(deadline.pause(had_events))
 
-    async def _record(self, call_id: UUID, deadline: Deadline) -> CallRecord:
+    async def _record(self, call_id: UUID, deadline: Deadline) -> CallRecord | None:
+        """Return the record of a call; None if the time ends before there is a response."""
         seconds = max(deadline.left(), 1.0)
-        return await self._session.ask(CallRecord, "showCall", seconds=seconds, call_id=call_id)
+        try:
+            return await self._session.ask(CallRecord, "showCall", seconds=seconds, call_id=call_id)
+        except ConnectionFailed:
+            if deadline.left() > MAX_PAUSE_SECONDS:
+                raise
+            return None
 
 
 def _ignore(_: CallSummary) -> None:
