@@ -97,6 +97,7 @@ class Processes:
             LowPriorityProcess
         )
         self._limiter = TaskLimiter(room)
+        self._starts = TaskLimiter(lambda: room() // 2)  # a start takes seconds of a processor at a higher priority
         self._idle: list[tuple[float, Any]] = []  # since when; the first is idle for longest
 
     @asynccontextmanager
@@ -106,7 +107,7 @@ class Processes:
         Owners take turns.
         """
         async with self._limiter.of(owner):
-            actor = self._idle.pop()[1] if self._idle else self._make.remote(RUN)
+            actor = self._idle.pop()[1] if self._idle else await self._started()
             try:
                 yield actor
             except (*LOST, asyncio.CancelledError) as error:
@@ -119,6 +120,14 @@ class Processes:
                 raise
             else:
                 self._rest(actor)
+
+    async def _started(self) -> Any:
+        async with self._starts.of():
+            if self._idle:
+                return self._idle.pop()[1]
+            actor = self._make.remote(RUN)
+            await _await_or_kill(actor.__ray_ready__.remote(), partial(ray.kill, actor))
+            return actor
 
     def _rest(self, actor: Any) -> None:
         loop = asyncio.get_running_loop()

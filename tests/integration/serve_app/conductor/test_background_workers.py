@@ -34,6 +34,15 @@ def ends(path: str, how: str) -> None:
     time.sleep(600)
 
 
+def after(file: Path, processes: int) -> int:
+    """Return the number of this process once so many processes are here."""
+    with file.open("a") as here:
+        print(os.getpid(), file=here)
+    while len(set(file.read_text().split())) < processes:
+        time.sleep(0.05)
+    return os.getpid()
+
+
 def is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
@@ -100,7 +109,7 @@ async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_
     assert second != first
 
     many = BackgroundWorkers(None, None, Processes(lambda: 4))  # type: ignore[arg-type]
-    idle = {pid for pid, _ in await asyncio.gather(*(many.compute(me) for _ in range(4)))}
+    idle = set(await asyncio.gather(*(many.compute(after, tmp_path / "go", 4) for _ in range(4))))
     assert len(idle) == 4
     for pid in idle:
         os.kill(pid, 9)
