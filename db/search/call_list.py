@@ -38,7 +38,7 @@ from pipeline.domain.edits import EditKind
 from pipeline.domain.insight import Contact
 from pipeline.domain.telephone import e164
 
-MAX_CALLS_WITH_HITS = 50  # on a page; an hour of talk takes 20 ms to search
+MAX_CALLS_WITH_HITS = 20  # on a page; an hour of talk takes 20 ms to search
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from serve_app.http.options import Places
 from serve_app.http.problems import ResponseCut, TooManyAtOnce, Unavailable
 
-MAX_REST_SECONDS = 2.0  # a first search loads the model for search by meaning: the next one need not wait as long
+MAX_REST_SECONDS = 3.0  # a first search loads the model for search by meaning: the next one need not wait as long
 
 
 @dataclass(eq=False, slots=True)
