@@ -1,12 +1,11 @@
 import logging
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pydantic_core import from_json
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.core.rows import dump_json
 from db.core.tables import call_contacts, call_search, calls, contacts, corrections, members, transcripts
 from db.secrets import call_keys
 from db.secrets.call_keys import CallKeys, CallSealed
@@ -25,19 +24,26 @@ STORED_TURNS = sa.func.coalesce(
 """Corrected turns of a transcript, as JSON for `open_turns`; `corrections` must be joined by `OF_TRANSCRIPT`."""
 
 
-def open_turns(keys: CallKeys, stored: Any, as_text: bool = False) -> Any:
-    """Return the JSON of `STORED_TURNS`, or its text; no turns of a sealed call whose key was deleted.
+def open_turns(keys: CallKeys, stored: Any) -> Any:
+    """Return the JSON of `STORED_TURNS`; no turns of a sealed call whose key was deleted.
 
     Raises `SecretSealed` without the service's keys.
     """
+    turns = _opened(keys.open, stored) or []
+    return turns["turns"] if isinstance(turns, dict) else turns
+
+
+def turns_text(keys: CallKeys, stored: str) -> str:
+    """Return the text of turns, or of a transcript where a sealed one has them; see `open_turns`."""
+    return _opened(keys.open_text, stored) or "[]"
+
+
+def _opened(open_: Callable[[Any], Any], stored: Any) -> Any:
     try:
-        turns = keys.open_text(stored) if as_text else keys.open(stored)
+        return open_(stored)
     except CallSealed as error:
         log.warning("the words of a call cannot be read: %s", error.message)
-        return "[]" if as_text else []
-    if as_text:
-        return dump_json(from_json(turns)["turns"]) if turns and turns.startswith("{") else turns
-    return turns["turns"] if isinstance(turns, dict) else turns
+        return None
 
 
 AGENT: sa.ColumnElement[Any] = sa.case(

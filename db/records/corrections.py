@@ -3,6 +3,7 @@
 `edits` has the edits, `corrections` their result: `pipeline.domain.edits` is the rule.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from db.core.tables import (
 from db.records import write
 from db.records.workspace_answers import WorkspaceAnswers, machine_answers
 from db.secrets import call_keys
+from db.secrets.call_keys import CallKeys
 from pipeline.domain.call import FIELDS as CALL_FIELDS
 from pipeline.domain.edits import (
     NOTES,
@@ -321,7 +323,11 @@ async def machine_transcript(connection: AsyncConnection, call_pk: int) -> Trans
     """Return the machine's transcript of the call's present recording."""
     stored = call_keys.readable(transcripts.c.content, transcripts.c.call_pk)
     query = sa.select(stored).select_from(transcripts).join(calls, PRESENT).where(calls.c.id == call_pk)
-    content = call_keys.of(connection).open(await connection.scalar(query))
+    return await asyncio.to_thread(_opened, call_keys.of(connection), await connection.scalar(query))
+
+
+def _opened(keys: CallKeys, stored: Any) -> Transcript | None:
+    content = keys.open(stored)
     return None if content is None else _TRANSCRIPT.validate_python(content)
 
 

@@ -1,5 +1,7 @@
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -9,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.core.tables import PRESENT, calls, transcripts
 from db.records.corrections import EditedCall, EditRows, edit_rows
 from db.secrets import call_keys
+from db.secrets.call_keys import CallKeys
 from pipeline.domain.speech import Transcript
 
 _TRANSCRIPT = TypeAdapter(Transcript)
@@ -38,8 +41,14 @@ async def stored_transcripts(connection: AsyncConnection, call_ids: Sequence[UUI
     query = sa.select(calls.c.id, calls.c.call_id, CONTENT).select_from(calls).outerjoin(transcripts, PRESENT)
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
     of_call = await edit_rows(connection, [row.id for row in rows])
-    keys = call_keys.of(connection)
-    return [StoredTranscript(row.call_id, keys.open_text(row.content), of_call[row.id]) for row in rows]
+    contents = await asyncio.to_thread(_opened, call_keys.of(connection), rows)
+    return [
+        StoredTranscript(row.call_id, content, of_call[row.id]) for row, content in zip(rows, contents, strict=True)
+    ]
+
+
+def _opened(keys: CallKeys, rows: Sequence[sa.Row[Any]]) -> list[str | None]:
+    return [keys.open_text(row.content) for row in rows]
 
 
 def parsed(content: str | None) -> Transcript | None:

@@ -7,7 +7,6 @@ candidates, so that a page reads no more than a few thousand rows.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from rapidfuzz import fuzz
@@ -15,13 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
 from db.core.pages import Place, gather
-from db.core.tables import PRESENT, call_search, calls, corrections, transcripts
-from db.records.corrected_columns import OF_TRANSCRIPT, STORED_TURNS, open_turns
-from db.search.hits import Hit, Offload, Spoken, candidate_words, split_words, word_hits
-from db.secrets import call_keys
+from db.core.tables import PRESENT, call_search, calls, transcripts
+from db.search.hits import Hit, Offload, candidate_words, split_words, word_hits
+from db.search.stored_turns import spoken_in_parts
 
 MIN_SIMILARITY = 80.0  # of a name to the requested one, 0..100: one letter of six
-CALLS_AT_A_TIME = 5  # whose turns are in memory for hits
 MAX_FUZZY = 16  # letters; the terms of the query grow with the square
 MAX_GRAMS = 24  # trigrams per word that the index looks up
 
@@ -141,30 +138,15 @@ def _grams_query(word: str) -> str:
 async def hits(
     database: Database, reader: Reader, call_pks: Sequence[int], text: str, offload: Offload
 ) -> dict[int, tuple[Hit, ...]]:
-    """Return where the words of `text` were said in calls, by the row's id. Reads a few calls at a time."""
+    """Return where the words of `text` were said in calls, by the row's id."""
     positive = " ".join(word for word in text.split() if not word.startswith("-"))
     places: dict[int, tuple[Hit, ...]] = {}
     if not split_words(positive):
         return places
-    for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
-        rows = await database.rows(reader, _spoken(call_pks[begin : begin + CALLS_AT_A_TIME]))
-        keys = call_keys.of(database)
-        spoken = [Spoken(row.call_pk, row.config, open_turns(keys, row.turns, as_text=True)) for row in rows]
+    async for spoken in spoken_in_parts(database, reader, call_pks):
         words = await offload(candidate_words, spoken, positive)
         places |= await offload(word_hits, spoken, await _lexemes(database, reader, words, positive))
     return places
-
-
-def _spoken(call_pks: Sequence[int]) -> sa.Select[Any]:
-    return (
-        sa.select(
-            transcripts.c.call_pk,
-            sa.func.search_config(transcripts.c.language).label("config"),
-            sa.cast(STORED_TURNS, sa.Text).label("turns"),
-        )
-        .outerjoin(corrections, OF_TRANSCRIPT)
-        .where(transcripts.c.call_pk.in_(call_pks))
-    )
 
 
 _LEXEMES = sa.text("""

@@ -37,7 +37,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """The turns of a call as stored, JSON, and the text search configuration of its language."""
+    """The turns of a call, JSON as `turns_text` returns it, and the text search configuration of its language."""
 
     call_pk: int
     config: str
@@ -67,7 +67,7 @@ def split_words(text: str) -> list[str]:
 def candidate_words(spoken: Sequence[Spoken], text: str) -> set[tuple[str, str]]:
     """Return the words that may be forms of a word in `text`, each with its configuration."""
     initials = {word[0] for word in split_words(text)}
-    parsed = {call: from_json(call.turns) for call in spoken}
+    parsed = {call: _turns(call) for call in spoken}
     _parsed.clear()  # of a search that was canceled
     _parsed.update(parsed)
     return {
@@ -83,20 +83,22 @@ def word_hits(spoken: Sequence[Spoken], lexemes: Mapping[tuple[str, str], str]) 
     """Return up to `HITS` places per call, the fullest ones, in order. `lexemes`: of the words that match."""
     hits = {}
     for call in spoken:
-        turns = _parsed.pop(call, None) or from_json(call.turns)
+        turns = _parsed.pop(call, None) or _turns(call)
         hits[call.call_pk] = tuple(_best(list(_places(turns, call.config, lexemes))))
     return hits
 
 
 def passage_hits(
-    turns: Mapping[int, str], passages: Mapping[int, Sequence[SimilarPassage]]
+    spoken: Sequence[Spoken], passages: Mapping[int, Sequence[SimilarPassage]]
 ) -> dict[int, tuple[Hit, ...]]:
-    """Return the passages of calls as hits. `turns`: as stored, by call; calls without are left out."""
-    return {
-        call_pk: tuple(_passages_shown(from_json(turns[call_pk]), some))
-        for call_pk, some in passages.items()
-        if call_pk in turns
-    }
+    """Return the passages of calls as hits."""
+    return {call.call_pk: tuple(_passages_shown(_turns(call), passages[call.call_pk])) for call in spoken}
+
+
+def _turns(spoken: Spoken) -> list[dict[str, Any]]:
+    stored = from_json(spoken.turns)
+    turns: list[dict[str, Any]] = stored["turns"] if isinstance(stored, dict) else stored
+    return turns
 
 
 def _initial(word: str) -> str:

@@ -16,14 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.core.database import Database, Reader
 from db.core.tables import PRESENT, call_passages, calls, passage_model, passages_due, transcripts
-from db.records.corrected_columns import open_turns
 from db.records.stored_transcripts import StoredTranscript, stored_transcripts
 from db.search import call_list
 from db.search.call_list import CallFilter, CallLine
-from db.search.full_text import CALLS_AT_A_TIME
 from db.search.hits import HITS, Hit, Offload, SimilarPassage, passage_hits, split_words
-from db.search.passages import turns_of
-from db.secrets import call_keys
+from db.search.stored_turns import spoken_in_parts
 
 MAX_EXACT = 20_000  # passages that are compared one by one: 20 to 40 ms
 PASSAGES_PER_CALL = 4  # that are examined for each requested call, at first
@@ -59,12 +56,9 @@ async def closest_calls(
         passages_by_call = await closest_passages(connection, reader, vector, model, filters, limit)
         lines = await call_list.lines(connection, list(passages_by_call))
     hits: dict[int, tuple[Hit, ...]] = {}
-    call_pks, keys = list(passages_by_call), call_keys.of(database)
-    for begin in range(0, len(call_pks), CALLS_AT_A_TIME):
-        few = call_pks[begin : begin + CALLS_AT_A_TIME]
-        rows = await database.rows(reader, turns_of(few, as_text=True))
-        turns = {row.call_pk: open_turns(keys, row.turns, as_text=True) for row in rows}
-        hits |= await offload(passage_hits, turns, {pk: passages_by_call[pk] for pk in few})
+    async for spoken in spoken_in_parts(database, reader, list(passages_by_call)):
+        passages = {call.call_pk: passages_by_call[call.call_pk] for call in spoken}
+        hits |= await offload(passage_hits, spoken, passages)
     return tuple(replace(line, hits=hits.get(pk, ())) for pk, line in zip(passages_by_call, lines, strict=True))
 
 

@@ -4,6 +4,7 @@ A sealed value is stored as text in a column of JSON: compressed, then encrypted
 Only `CallKeys` opens it. Without its row in `call_keys` nothing sealed of a call can be read, in no copy.
 """
 
+import asyncio
 import base64
 import logging
 import os
@@ -139,7 +140,9 @@ async def key_for_writing(
 async def sealed(connection: AsyncConnection, call_pk: int, workspace_id: UUID, value: Any) -> Any:
     """Return the value of a JSON column as it is stored: sealed, or unchanged if nothing is sealed."""
     key = await key_for_writing(connection, call_pk, workspace_id)
-    return value if key is None or not of(connection).seals else seal(key, value)
+    if key is None or not of(connection).seals:
+        return value
+    return await asyncio.to_thread(seal, key, value)
 
 
 def seal(key: bytes, value: Any) -> str:

@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,22 @@ async def test_words_are_found_in_sealed_calls_also_after_another_index_and_an_e
     assert list(await found(sealing, WORD)) == [call_id]
     again = await finished(sealing, ("rep", "Quite other words."), call_id=call_id, recording_url="https://s.example/b")
     assert again == call_id and await found(sealing, WORD) == {}
+
+
+async def test_sealed_calls_are_opened_for_a_search_outside_of_the_event_loop(
+    sealing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_id = await finished(sealing, *TALK)
+    threads: list[threading.Thread] = []
+    open_text = CallKeys.open_text
+
+    def noted(keys: CallKeys, text: str | None) -> str | None:
+        threads.append(threading.current_thread())
+        return open_text(keys, text)
+
+    monkeypatch.setattr(CallKeys, "open_text", noted)
+    assert list(await found(sealing, WORD)) == [call_id]
+    assert threads and threading.main_thread() not in threads
 
 
 async def test_stage_results_are_sealed_and_recalled(sealing: World) -> None:
