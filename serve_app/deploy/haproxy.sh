@@ -35,7 +35,7 @@ problem() { # kind, title, status, detail
     printf '{"type":"urn:switchboard:problem:%s","title":"%s","status":%s,"detail":"%s"}' "$1" "$2" "$3" "$4"
 }
 form="content-type application/problem+json"
-failed="Send the same request again in a moment: the same callId is safe to repeat."
+failed="Send the request again in a moment. A submission with the same callId is stored once."
 if [ -f "$config" ] && [ -n "$listen" ]; then
     sed -i "/^frontend http_frontend/,/^ *bind /s/^\( *bind \).*:\([0-9]*\)/\1$listen:\2/" "$config"
 fi
@@ -44,7 +44,7 @@ if [ -f "$config" ] && ! grep -q "^    http-error" "$config"; then
         echo "    timeout http-request 10s"
         echo "    timeout http-keep-alive 10s"
         for status in 500 502 503 504; do
-            echo "    http-error status $status $form hdr Retry-After 2 string '$(problem unavailable "The service cannot take the call now" $status "$failed")'"
+            echo "    http-error status $status $form hdr Retry-After 2 string '$(problem unavailable "The service cannot answer now" $status "$failed")'"
         done
     } > "$config.defaults"
     {

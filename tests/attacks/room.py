@@ -73,7 +73,8 @@ async def until_answered(
         except httpx.TransportError:
             await asyncio.sleep(0.1)
             continue
-        if response.status_code not in (408, 429, 503):  # 408: Serve gave a replica up, whatever it did
+        # 408: Serve gave a replica up, whatever it did; 502 and 504: HAProxy lost one, or waited in vain.
+        if response.status_code not in (408, 429, 502, 503, 504):
             assert response.status_code in answered, response.text
             return response
         await asyncio.sleep(0.2)
