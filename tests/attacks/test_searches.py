@@ -133,7 +133,7 @@ async def test_idle_streams_take_no_more_than_their_places(world: World, postgre
                     stack.push_async_callback(answer.aclose)
                     if answer.status_code != 200:
                         refused[answer.status_code] += 1
-                        assert answer.headers["Retry-After"] == "5"
+                        assert answer.headers["Retry-After"] == str(ApiOptions.STREAM_RETRY_SECONDS)
                         break  # it is told late if it does not wait
                     held[tenant.workspace_id] += 1
                 for _ in range(2):
